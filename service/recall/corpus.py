@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
-from itertools import accumulate, islice, pairwise
-from operator import mul
+from itertools import accumulate, compress, islice, pairwise
+from operator import mul, not_
 from statistics import median
 from threading import Lock
 from typing import Final
@@ -225,15 +225,15 @@ class Corpus:
     @cached_property
     def human(self) -> Values:
         """Return how far the others say more than the human, from 0 to 1, for the human's."""
-        sizes: dict[bool, list[int]] = {True: [], False: []}
-        for passage in self.passages:
-            size = min(len(passage.text), ASYMMETRY_CHARS)
-            sizes[passage.speaker is Role.HUMAN].append(size)
-        if not (sizes[True] and sizes[False]):
-            return [0.0] * len(self.passages)
-        ratio = max(median(sizes[False]), 1) / max(median(sizes[True]), 1)
+        own = [passage.speaker is Role.HUMAN for passage in self.passages]
+        sizes = [min(len(passage.text), ASYMMETRY_CHARS) for passage in self.passages]
+        if not any(own) or all(own):
+            return [0.0] * len(sizes)
+        ratio = max(median(compress(sizes, map(not_, own))), 1) / max(
+            median(compress(sizes, own)), 1
+        )
         share = min(max(math.log(ratio) / math.log(ASYMMETRY), 0.0), 1.0)
-        return [share * (passage.speaker is Role.HUMAN) for passage in self.passages]
+        return [share * is_own for is_own in own]
 
     @cached_property
     def names(self) -> Values:
@@ -298,7 +298,7 @@ def read_corpus(passages: Sequence[Passage], language: str) -> Corpus:
     key = (language, passages[0].text, passages[0].at)
     with _LOCK:
         known = _CORPORA.get(key, _NOTHING)
-    if _comparable(passages[: len(known.passages)]) != _comparable(known.passages):
+    if not _are_alike(tuple(passages[: len(known.passages)]), known.passages):
         known = _NOTHING
     more = [analyze(passage.text, language) for passage in passages[len(known.passages) :]]
     if not more:
@@ -318,10 +318,11 @@ def read_corpus(passages: Sequence[Passage], language: str) -> Corpus:
     return corpus
 
 
-def _comparable(passages: Sequence[Passage]) -> tuple[tuple[object, ...], ...]:
-    """Return what a corpus is made of.
-
-    How similar a passage is to a question makes no difference.
-    """
-    columns = tuple(zip(*passages, strict=True))
-    return (*columns[:3], *columns[4:])
+def _are_alike(some: Sequence[Passage], others: Sequence[Passage]) -> bool:
+    """Return whether passages are the same, but for how similar they are to a question."""
+    if some == others:  # mostly without looking into them
+        return True
+    return len(some) == len(others) and all(
+        one[:3] == other[:3] and one.continues == other.continues
+        for one, other in zip(some, others, strict=True)
+    )

@@ -9,7 +9,13 @@ from typing import Final
 from stop_words import get_stop_words
 
 from formatters.model import Passage, Role
-from service.recall.terms import analyze, detect_language, is_cjk, plain_words, without_stop_words
+from service.recall.terms import (
+    analyze,
+    detect_language_of,
+    is_cjk,
+    plain_words,
+    without_stop_words,
+)
 
 #: Characters of a longer question that count at its beginning, and at its end: a question precedes
 #: or follows a pasted text.
@@ -55,7 +61,7 @@ def read_question(text: str, passages: Sequence[Passage], now: datetime | None) 
     """Read a question that was asked after these passages, oldest first."""
     text = shorten_question(text)
     newest = (passage.text[:MAX_QUESTION_CHARS] for passage in passages[-LANGUAGE_PASSAGES:])
-    language = detect_language(plain_words(" ".join([text, *newest])))
+    language = detect_language_of([text, *newest])
     subject = strip_question_words(text)
     analysis = analyze(subject, language)
     stems = _weigh_terms(analysis.stems, subject)

@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import blake2b
 from itertools import islice
 from threading import Lock
@@ -204,16 +204,50 @@ STOP_PAIRS: Final = frozenset(
 )
 
 
+#: Texts whose stop words are kept, at most: each build asks for those of the newest ones.
+COUNTED_TEXTS: Final = 2_000
+
+
+class _StopWords(NamedTuple):
+    """The number of words, and of stop words by language."""
+
+    words: int
+    by_language: Mapping[str, int]
+
+
 def detect_language(words: Iterable[str]) -> str:
     """Return the language with the most stop words among these words."""
+    return _choose_language(_count_stop_words(words))
+
+
+def detect_language_of(texts: Iterable[str]) -> str:
+    """Return the language with the most stop words in these texts, which may be counted before."""
+    total, by_language = 0, Counter[str]()
+    for counted in map(_count_in_text, texts):
+        total += counted.words
+        by_language.update(counted.by_language)
+    return _choose_language(_StopWords(total, by_language))
+
+
+@lru_cache(maxsize=COUNTED_TEXTS)
+def _count_in_text(text: str) -> _StopWords:
+    return _count_stop_words(plain_words(text))
+
+
+def _count_stop_words(words: Iterable[str]) -> _StopWords:
     known = Counter(words)
     hits: Counter[str] = Counter()
     for word in known.keys() & _LANGUAGES.keys():
         for language in _LANGUAGES[word]:
             hits[language] += known[word]
+    return _StopWords(known.total(), hits)
+
+
+def _choose_language(counted: _StopWords) -> str:
+    hits = counted.by_language
     # of languages with equal shares, English or else the first
-    best = max(STOP_WORDS, key=lambda language: (hits[language], language == DEFAULT))
-    return best if hits[best] >= LEAST_SHARE * known.total() else DEFAULT
+    best = max(STOP_WORDS, key=lambda language: (hits.get(language, 0), language == DEFAULT))
+    return best if hits.get(best, 0) >= LEAST_SHARE * counted.words else DEFAULT
 
 
 def without_stop_words(plain: Iterable[str], language: str) -> Iterator[str]:
