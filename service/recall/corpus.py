@@ -199,9 +199,10 @@ class Corpus:
     @cached_property
     def lengths(self) -> Values:
         """Return the logarithms of the lengths in median lengths."""
-        tokens = self.sessions.tokens
+        tokens, low, high = self.sessions.tokens, SHORTEST, LONGEST
         usual = median(tokens)
-        return [min(max(math.log(size / usual), SHORTEST), LONGEST) for size in tokens]
+        logarithms = [math.log(size / usual) for size in tokens]
+        return [low if each < low else high if each > high else each for each in logarithms]
 
     @cached_property
     def costs(self) -> Values:
@@ -225,7 +226,8 @@ class Corpus:
     @cached_property
     def human(self) -> Values:
         """Return how far the others say more than the human, from 0 to 1, for the human's."""
-        own = [passage.speaker is Role.HUMAN for passage in self.passages]
+        human = Role.HUMAN  # looked up once, as it takes as long as all else
+        own = [passage.speaker is human for passage in self.passages]
         sizes = [min(len(passage.text), ASYMMETRY_CHARS) for passage in self.passages]
         if not any(own) or all(own):
             return [0.0] * len(sizes)
