@@ -228,7 +228,8 @@ class Corpus:
         """Return how far the others say more than the human, from 0 to 1, for the human's."""
         human = Role.HUMAN  # looked up once, as it takes as long as all else
         own = [passage.speaker is human for passage in self.passages]
-        sizes = [min(len(passage.text), ASYMMETRY_CHARS) for passage in self.passages]
+        chars, most = [len(passage.text) for passage in self.passages], ASYMMETRY_CHARS
+        sizes = [size if size < most else most for size in chars]
         if not any(own) or all(own):
             return [0.0] * len(sizes)
         ratio = max(median(compress(sizes, map(not_, own))), 1) / max(
@@ -240,10 +241,10 @@ class Corpus:
     @cached_property
     def names(self) -> Values:
         """Return how many names there are, from 0 to 1; in long sessions they count less."""
-        return [
-            min(analysis.names, MAX_NAMES) / MAX_NAMES * (1 - share)
-            for analysis, share in zip(self.analyses, self.long, strict=True)
-        ]
+        most = MAX_NAMES
+        names = [analysis.names for analysis in self.analyses]
+        pairs = zip(names, self.long, strict=True)
+        return [(count if count < most else most) / most * (1 - share) for count, share in pairs]
 
     @cached_property
     def long(self) -> Values:
