@@ -293,11 +293,12 @@ def _consecutive_turns(messages: tuple[Message, ...]) -> tuple[Turn, ...] | None
     """
     turns: list[Turn] = []
     start, last, count = 0, _BEFORE_ALL, len(messages)
+    human = Role.HUMAN  # looked up once, as it takes as long as all else
     while start < count:
         first = messages[start]
         turn = _known_turn(first)
         end = start + len(turn.messages)
-        goes_on = end < count and messages[end].role is not Role.HUMAN
+        goes_on = end < count and messages[end].role is not human
         if goes_on or not turn.messages or messages[start:end] != turn.messages:
             own = messages[start : _next_turn(messages, start + 1)]
             turn = _make_turn(own) if _is_turn(own) else _NO_TURN

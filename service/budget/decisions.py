@@ -295,8 +295,9 @@ class RecallOutcome:
         """Count the candidates by their outcome; whatever isn't present is dropped."""
         final, decided = self._final()
         present = [*final, *_without(self.rows.present, decided)]
-        candidates = {message.id for row in self.rows.candidates for message in row.messages}
-        candidates.update(chain.from_iterable(self._others()))
+        entries = (*self.rows.candidates, *self.block.entries)
+        candidates = {message.id for entry in entries for message in entry.messages}
+        candidates.update(chain.from_iterable(self._beyond_limit()))
         candidates.difference_update(id_ for each in present for id_ in each.message_ids)
         return tally([*present, Decision(tuple(candidates), self.block.tag, "dropped", "older")])
 
@@ -307,8 +308,11 @@ class RecallOutcome:
 
     def _others(self) -> Iterator[tuple[str, ...]]:
         """Yield the ids of all candidates of the block."""
-        yield from (o.message_ids for o in self.block.omissions if o.reason == BEYOND_LIMIT)
+        yield from self._beyond_limit()
         yield from (_ids(entry.messages) for entry in self.block.entries)
+
+    def _beyond_limit(self) -> Iterator[tuple[str, ...]]:
+        return (o.message_ids for o in self.block.omissions if o.reason == BEYOND_LIMIT)
 
 
 def _without(decisions: Iterable[Decision], decided: Set[str]) -> list[Decision]:

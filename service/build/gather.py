@@ -310,7 +310,7 @@ class Gathering:
             )
             place = f"{pointer}/{len(past) - 1}"
             yield WarningRecord(code="input_repeated", pointer=place, detail=detail)
-        if any(message.role is Role.OTHER for message in (*history.messages, *run)):
+        if Role.OTHER in [message.role for message in (*history.messages, *run)]:
             yield from _unknown_roles([row.get("role") for row in past], pointer)
             roles = [message.role for message in self.request.run.history]
             yield from _unknown_roles(roles, "/content/history")

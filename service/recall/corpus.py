@@ -2,29 +2,28 @@
 
 import math
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
-from itertools import accumulate, pairwise
-from operator import mul
+from itertools import accumulate, compress, islice, pairwise
+from operator import mul, not_
 from statistics import median
 from threading import Lock
 from typing import Final
 
-from cachetools import LRUCache, cached
+from cachetools import LRUCache
 
 from formatters.model import Passage, Role
 from service.recall.bm25 import Postings, damp
-from service.recall.terms import Analysis, analyze, cjk_chars, words
+from service.recall.terms import Analysis, analyze
 
 #: The passages of all corpora that are kept; each takes about 1 KB besides its analysis.
 MAX_PASSAGES: Final = 20_000
 #: The postings that are kept with a corpus, for each of its passages.
 KEPT_POSTINGS: Final = 15
 
-#: Characters before a colon that may be a speaker's name.
-SPEAKER_CHARS: Final = 30
 #: How much longer the others' passages are than the human's where what the human says counts fully:
 #: an assistant's long answers have many words, and what they answer says what matters.
 ASYMMETRY: Final = 2.5
@@ -44,10 +43,6 @@ SHORTEST, LONGEST = -1.5, 1.0
 
 #: A break that ends a session.
 SESSION_BREAK: Final = timedelta(hours=1)
-#: The estimate of tokens: characters per token, and the tokens of a row besides its text. A
-#: character of Chinese, Japanese or Korean is one token.
-CHARS_PER_TOKEN: Final = 4
-ROW_TOKENS: Final = 3
 #: The distance between sessions, in tokens: further than any feature looks.
 SESSION_DISTANCE: Final = 10_000.0
 
@@ -71,16 +66,17 @@ class Sessions:
     middles: Sequence[float]
     #: Tokens of each session.
     totals: Sequence[float]
-    _ranges: dict[float, tuple["array[int]", "array[int]"]] = field(default_factory=dict)
+    #: What `within` returned, by reach; it may be of the first passages only.
+    ranges: dict[float, tuple["array[int]", "array[int]"]] = field(default_factory=dict)
 
     def within(self, reach: float) -> tuple[Sequence[int], Sequence[int]]:
         """Return the first and the last of those at most ``reach`` tokens away, of each passage.
 
         As in slices, the first index is included and the last is not.
         """
-        ranges = self._ranges.get(reach)
-        if ranges is None:
-            ranges = self._ranges[reach] = _find_ranges(self.middles, reach)
+        ranges = self.ranges.get(reach, (array("L"), array("L")))
+        if len(ranges[0]) < len(self.middles):
+            ranges = self.ranges[reach] = _extend_ranges(self.middles, reach, *ranges)
         return ranges
 
     def near(self, scores: Sequence[float], reaches: Iterable[float]) -> Iterator[list[float]]:
@@ -114,15 +110,29 @@ class Sessions:
             yield [total if total > 0.0 else 0.0 for total in totals]
 
 
-def _find_ranges(middles: Sequence[float], reach: float) -> tuple["array[int]", "array[int]"]:
-    """Return what `Sessions.within` does; ``middles`` ascend, so that both ends only go on."""
-    starts, ends = array("L"), array("L")
-    start, end, count = 0, 0, len(middles)
-    for middle in middles:
-        low, high = middle - reach, middle + reach
+NO_SESSIONS: Final = Sessions((), (), (), ())
+
+
+def _extend_ranges(
+    middles: Sequence[float], reach: float, starts: "array[int]", ends: "array[int]"
+) -> tuple["array[int]", "array[int]"]:
+    """Return what `Sessions.within` does, from the ranges that the first of the passages had.
+
+    ``middles`` ascend, so that both ends only go on.
+    """
+    before, count = len(starts), len(middles)
+    starts = starts[:]
+    start = starts[-1] if starts else 0
+    for middle in middles[before:]:
+        low = middle - reach
         while middles[start] < low:
             start += 1
         starts.append(start)
+    # a range that ended with the last passage may go on
+    ends = ends[: bisect_left(ends, before)]
+    end = ends[-1] if ends else 0
+    for middle in middles[len(ends) :]:
+        high = middle + reach
         while end < count and middles[end] <= high:
             end += 1
         ends.append(end)
@@ -134,31 +144,48 @@ class _Texts:
 
     def __init__(self, counts: Sequence[Mapping[str, int]], lengths: Sequence[int]) -> None:
         self._counts = counts
-        self._postings: dict[str, Sequence[tuple[int, int]]] = {}
+        #: The texts that have a term, and how many of all texts were searched for it.
+        self._postings: dict[str, tuple[Sequence[tuple[int, int]], int]] = {}
         self._size = 0
+        #: The terms of the texts that were looked through for them.
+        self._terms: Set[str] = frozenset()
+        self._looked_through = 0
         self.lengths: Final = lengths
-        self.damping: Final = damp(lengths)
+
+    def extended(self, counts: Sequence[Mapping[str, int]], lengths: Sequence[int]) -> "_Texts":
+        """Return these texts and more, with the postings that are known of these."""
+        texts = _Texts([*self._counts, *counts], [*self.lengths, *lengths])
+        texts._postings, texts._size = self._postings.copy(), self._size
+        texts._terms, texts._looked_through = self._terms, self._looked_through
+        return texts
 
     @cached_property
+    def damping(self) -> Sequence[float]:
+        """Return how the length of each text damps its scores."""
+        return damp(self.lengths)
+
+    @property
     def terms(self) -> Set[str]:
-        """Return the terms of all texts."""
-        return frozenset().union(*self._counts)
+        """The terms of all texts."""
+        if self._looked_through < len(self._counts):
+            self._terms = self._terms | set().union(*self._counts[self._looked_through :])
+            self._looked_through = len(self._counts)
+        return self._terms
 
     def find(self, terms: Iterable[str]) -> Postings:
         """Look terms up in the texts, each once."""
         return {term: self._find(term) for term in terms}
 
     def _find(self, term: str) -> Sequence[tuple[int, int]]:
-        known = self._postings.get(term)
-        if known is not None:
+        known, searched = self._postings.get(term, ((), 0))
+        if searched == len(self._counts):
             return known
-        found = [
-            (index, counts[term]) for index, counts in enumerate(self._counts) if term in counts
-        ]
-        self._size += len(found) + 1
+        more = enumerate(self._counts[searched:], searched)
+        found = [*known, *[(index, counts[term]) for index, counts in more if term in counts]]
+        self._size += len(found) - len(known) + (not searched)
         if self._size > KEPT_POSTINGS * len(self._counts):
             self._postings, self._size = {}, len(found) + 1
-        self._postings[term] = found
+        self._postings[term] = found, len(self._counts)
         return found
 
 
@@ -169,18 +196,9 @@ class Corpus:
     passages: Sequence[Passage]
     analyses: Sequence[Analysis]
     sessions: Sessions
-
-    @cached_property
-    def stems(self) -> _Texts:
-        """Return the stems of the passages."""
-        analyses = self.analyses
-        return _Texts([each.stems for each in analyses], [each.stem_count for each in analyses])
-
-    @cached_property
-    def grams(self) -> _Texts:
-        """Return the runs of characters within the words of the passages."""
-        analyses = self.analyses
-        return _Texts([each.grams for each in analyses], [each.gram_count for each in analyses])
+    #: The stems of the passages, and the runs of characters within their words.
+    stems: _Texts
+    grams: _Texts
 
     @cached_property
     def session_damping(self) -> Sequence[float]:
@@ -193,9 +211,10 @@ class Corpus:
     @cached_property
     def lengths(self) -> Values:
         """Return the logarithms of the lengths in median lengths."""
-        tokens = self.sessions.tokens
+        tokens, low, high = self.sessions.tokens, SHORTEST, LONGEST
         usual = median(tokens)
-        return [min(max(math.log(size / usual), SHORTEST), LONGEST) for size in tokens]
+        logarithms = [math.log(size / usual) for size in tokens]
+        return [low if each < low else high if each > high else each for each in logarithms]
 
     @cached_property
     def costs(self) -> Values:
@@ -205,38 +224,39 @@ class Corpus:
     @cached_property
     def asks(self) -> Values:
         """Return 1 for passages that end with a question mark."""
-        return [float(passage.text.rstrip().endswith(("?", "？"))) for passage in self.passages]
+        return [float(analysis.asks) for analysis in self.analyses]
 
     @cached_property
     def speakers(self) -> Sequence[tuple[int, frozenset[str]]]:
         """Return the words of names before a colon, with the indices of their passages."""
-        openings = (passage.text[: SPEAKER_CHARS + 1].partition(":") for passage in self.passages)
         return [
-            (index, frozenset(words(name)))
-            for index, (name, colon, _) in enumerate(openings)
-            if colon
+            (index, analysis.speaker)
+            for index, analysis in enumerate(self.analyses)
+            if analysis.speaker is not None
         ]
 
     @cached_property
     def human(self) -> Values:
         """Return how far the others say more than the human, from 0 to 1, for the human's."""
-        sizes: dict[bool, list[int]] = {True: [], False: []}
-        for passage in self.passages:
-            size = min(len(passage.text), ASYMMETRY_CHARS)
-            sizes[passage.speaker is Role.HUMAN].append(size)
-        if not (sizes[True] and sizes[False]):
-            return [0.0] * len(self.passages)
-        ratio = max(median(sizes[False]), 1) / max(median(sizes[True]), 1)
+        human = Role.HUMAN  # looked up once, as it takes as long as all else
+        own = [passage.speaker is human for passage in self.passages]
+        chars, most = [len(passage.text) for passage in self.passages], ASYMMETRY_CHARS
+        sizes = [size if size < most else most for size in chars]
+        if not any(own) or all(own):
+            return [0.0] * len(sizes)
+        ratio = max(median(compress(sizes, map(not_, own))), 1) / max(
+            median(compress(sizes, own)), 1
+        )
         share = min(max(math.log(ratio) / math.log(ASYMMETRY), 0.0), 1.0)
-        return [share * (passage.speaker is Role.HUMAN) for passage in self.passages]
+        return [share * is_own for is_own in own]
 
     @cached_property
     def names(self) -> Values:
         """Return how many names there are, from 0 to 1; in long sessions they count less."""
-        return [
-            min(analysis.names, MAX_NAMES) / MAX_NAMES * (1 - share)
-            for analysis, share in zip(self.analyses, self.long, strict=True)
-        ]
+        most = MAX_NAMES
+        names = [analysis.names for analysis in self.analyses]
+        pairs = zip(names, self.long, strict=True)
+        return [(count if count < most else most) / most * (1 - share) for count, share in pairs]
 
     @cached_property
     def long(self) -> Values:
@@ -251,49 +271,73 @@ class Corpus:
         return [shares[session] for session in self.sessions.of]
 
 
-def _identify(passages: Sequence[Passage], language: str) -> tuple[object, ...]:
-    """Return what a corpus is kept by: the identities of its texts, speakers and times.
+def split_sessions(
+    passages: Sequence[Passage], tokens: Sequence[float], known: Sessions = NO_SESSIONS
+) -> Sessions:
+    """Split passages, given in their order with their tokens, at long breaks.
 
-    They stay what they are, since the corpus has them. How similar a passage is to a question
-    makes no difference.
+    A passage without a time belongs to the session around it. ``known`` are the sessions of the
+    first of the passages.
     """
-    texts, speakers, times, *_ = zip(*passages, strict=True)
-    return (language, *map(id, texts), *map(id, speakers), *map(id, times))
-
-
-@cached(
-    LRUCache[tuple[object, ...], Corpus](
-        MAX_PASSAGES, getsizeof=lambda corpus: len(corpus.passages)
-    ),
-    key=_identify,
-    lock=Lock(),
-)
-def read_corpus(passages: Sequence[Passage], language: str) -> Corpus:
-    """Analyze passages, given in their order, in a language; at least one is required."""
-    analyses = [analyze(passage.text, language) for passage in passages]
-    return Corpus(tuple(passages), analyses, split_sessions(passages))
-
-
-def split_sessions(passages: Sequence[Passage]) -> Sessions:
-    """Split passages, given in their order, at long breaks.
-
-    A passage without a time belongs to the session around it.
-    """
-    of = [0]
-    for one, other in pairwise(passages):
+    before = len(known.of)
+    of = [*known.of] or [0]
+    for one, other in pairwise(passages[max(before - 1, 0) :]):
         is_break = one.at is not None and other.at is not None and other.at - one.at > SESSION_BREAK
         of.append(of[-1] + is_break)
-    cjk = [cjk_chars(passage.text) for passage in passages]
-    tokens = [
-        chars + (len(passage.text) - chars) / CHARS_PER_TOKEN + ROW_TOKENS
-        for chars, passage in zip(cjk, passages, strict=True)
-    ]
-    totals = [0.0] * (of[-1] + 1)
-    for session, size, passage in zip(of, tokens, passages, strict=True):
+    new_tokens, new_sessions = tokens[before:], of[before:]
+    totals = [*known.totals, *[0.0] * (of[-1] + 1 - len(known.totals))]
+    for session, size, passage in zip(new_sessions, new_tokens, passages[before:], strict=True):
         # one passage of a message: a long message makes no conversation
         totals[session] += 0 if passage.continues else size
+    new_ends = islice(accumulate(tokens), before, None)
     middles = [
         end - size / 2 + session * SESSION_DISTANCE
-        for end, size, session in zip(accumulate(tokens), tokens, of, strict=True)
+        for end, size, session in zip(new_ends, new_tokens, new_sessions, strict=True)
     ]
-    return Sessions(of, tokens, middles, totals)
+    return Sessions(of, tokens, [*known.middles, *middles], totals, known.ranges.copy())
+
+
+_NOTHING: Final = Corpus((), (), NO_SESSIONS, _Texts((), ()), _Texts((), ()))
+#: By language, and by the text and time of the first passage, which stay when a history grows.
+_CORPORA: Final = LRUCache[tuple[object, ...], Corpus](
+    MAX_PASSAGES, getsizeof=lambda corpus: len(corpus.passages)
+)
+_LOCK: Final = Lock()
+
+
+def read_corpus(passages: Sequence[Passage], language: str) -> Corpus:
+    """Analyze passages, given in their order, in a language; at least one is required.
+
+    A corpus is kept, and extended by passages that are added to its end.
+    """
+    key = (language, passages[0].text, passages[0].at)
+    with _LOCK:
+        known = _CORPORA.get(key, _NOTHING)
+    if not _are_alike(tuple(passages[: len(known.passages)]), known.passages):
+        known = _NOTHING
+    more = [analyze(passage.text, language) for passage in passages[len(known.passages) :]]
+    if not more:
+        return known
+    analyses = [*known.analyses, *more]
+    tokens = [each.tokens for each in analyses]
+    corpus = Corpus(
+        passages=tuple(passages),
+        analyses=analyses,
+        sessions=split_sessions(passages, tokens, known.sessions),
+        stems=known.stems.extended([a.stems for a in more], [a.stem_count for a in more]),
+        grams=known.grams.extended([a.grams for a in more], [a.gram_count for a in more]),
+    )
+    if len(passages) <= MAX_PASSAGES:
+        with _LOCK:
+            _CORPORA[key] = corpus
+    return corpus
+
+
+def _are_alike(some: Sequence[Passage], others: Sequence[Passage]) -> bool:
+    """Return whether passages are the same, but for how similar they are to a question."""
+    if some == others:  # mostly without looking into them
+        return True
+    return len(some) == len(others) and all(
+        one[:3] == other[:3] and one.continues == other.continues
+        for one, other in zip(some, others, strict=True)
+    )

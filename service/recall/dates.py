@@ -43,6 +43,7 @@ _NAMED: Final = re.compile(
     rf"(?:\s+({_DAY})(?:st|nd|rd|th)?(?!\d))?(?:,?\s+(?:de\s+|of\s+)?({_YEAR})\b)?",
     re.IGNORECASE,
 )
+_ANY_YEAR: Final = re.compile(_YEAR)
 _LONE_YEAR: Final = re.compile(rf"(?<![\d-])({_YEAR})(?![\d-])")
 _BEFORE_MONTH: Final = re.compile(r"\b(?:in|since|of|last|this|early|late|mid|by|until)\s+$", re.I)
 _LAST: Final = re.compile(r"\b(?:last|previous)\s+$", re.I)
@@ -86,7 +87,8 @@ def find_days(question: str, now: datetime | None) -> tuple[Days, ...]:
     """Return the days that a question names; relative ones need its moment, ``now``."""
     today = now.date() if now else None
     # a year that belongs to a month is not a date of its own
-    remaining = _CJK.sub(" ", _NAMED.sub(" ", question))
+    has_year = _ANY_YEAR.search(question)
+    remaining = _CJK.sub(" ", _NAMED.sub(" ", question)) if has_year else ""
     days = (
         *(Days(int(y), int(m), _int(d)) for y, m, d in _ISO.findall(question)),
         *(Days(_int(y), int(m), _int(d)) for y, m, d in _CJK.findall(question)),

@@ -15,7 +15,7 @@ from service.recall.kinds import find_kinds
 from service.recall.terms import (
     DEFAULT,
     analyze,
-    detect_language,
+    detect_language_of,
     is_cjk,
     plain_words,
     without_stop_words,
@@ -76,7 +76,7 @@ def read_question(text: str, passages: Sequence[Passage], now: datetime | None) 
     """Read a question that was asked after these passages, oldest first."""
     text = shorten_question(text)
     newest = (passage.text[:MAX_QUESTION_CHARS] for passage in passages[-LANGUAGE_PASSAGES:])
-    language = detect_language(plain_words(" ".join([text, *newest])))
+    language = detect_language_of([text, *newest])
     subject = strip_question_words(text)
     analysis = analyze(subject, language)
     stems = _weigh_terms(analysis.stems, subject)

@@ -141,10 +141,11 @@ class Database:
     def _run_locally(self, engine: Engine, begin: str, work: Work[T]) -> T:
         """Do what `_run` does, in the calling thread."""
         with self._errors(), engine.connect() as connection:
+            driver: Any = connection.connection.driver_connection
             try:
-                connection.exec_driver_sql(begin)
+                driver.execute(begin)
                 result = _finish_now(work(cast("AsyncConnection", _Local(connection))))
-                connection.exec_driver_sql("COMMIT")
+                driver.execute("COMMIT")
             except BaseException:
                 connection.invalidate()
                 raise

@@ -72,19 +72,24 @@ async def search_rows(
     if query.alone or query.pairs:
         matching, wanted = _HITS[dialect](query, scope_keys)
         rows = await connection.execute(matching, {"in_owner": owner, **before, **wanted})
-        hits = [Hit(row.sequence, statistics.having.keys() & row.terms) for row in rows.all()]
+        known = statistics.having.keys()
+        hits = [Hit(sequence, known & terms) for sequence, terms in rows.all()]
     most = request.max_rows // ROWS_PER_HIT
     best = merge_hits(rank_hits(hits, statistics, most), request.similar, most)
     rows = await connection.execute(_POSITIONS[dialect], {"in_owner": owner, "numbers": best})
-    positions = {row.sequence: RowPosition(getattr(row, total), row.own) for row in rows.all()}
+    of_conversation = conversation is not None
+    positions = {
+        number: RowPosition(in_conversation if of_conversation else in_all, own)
+        for number, in_all, in_conversation, own in rows.all()
+    }
     best_positions = [positions[number] for number in best if number in positions]
     ranges = token_ranges(best_positions, getattr(end, total) - end.own)
     if not ranges:
         return StoredRows(())
     values = {**keys, **before, "limit": request.max_rows, **_range_parameters(dialect, ranges)}
     found = await connection.execute(_AROUND[dialect, total], values)
-    ordered = sorted(found.all(), key=itemgetter(1, 2), reverse=True)  # by their position
-    return StoredRows([row.body for row in ordered])
+    newest_first = sorted(found.all(), key=itemgetter(0, 1), reverse=True)  # by their positions
+    return StoredRows([body for _, _, body in newest_first])
 
 
 async def _read_statistics(
@@ -233,20 +238,20 @@ def _range_parameters(dialect: str, ranges: Sequence[tuple[int, int]]) -> Mappin
     return {"lows": list(lows), "highs": list(highs)}
 
 
-def _postgres_around(members: ColumnElement[bool], tokens: Column[int]) -> Select[str, int, int]:
+def _postgres_around(members: ColumnElement[bool], tokens: Column[int]) -> Select[int, int, str]:
     inside = (members, messages.c.pruned == 0, tokens.between(_RANGES.c.low, _RANGES.c.high))
     # lateral, so that each range is a range of an index, one after the other
-    rows = select(messages.c.body, *POSITION).where(*inside)
+    rows = select(*POSITION, messages.c.body).where(*inside)
     near = rows.order_by(tokens, *POSITION).limit(LIMIT).lateral("near")
     return (
-        select(near.c.body, near.c.sort_time, near.c.sequence)
+        select(near.c.sort_time, near.c.sequence, near.c.body)
         .select_from(_RANGES.join(near, true()))
         .where(tuple_(near.c.sort_time, near.c.sequence) < _END)
         .limit(LIMIT)
     )
 
 
-def _sqlite_around(members: ColumnElement[bool], tokens: Column[int]) -> Select[str, int, int]:
+def _sqlite_around(members: ColumnElement[bool], tokens: Column[int]) -> Select[int, int, str]:
     inside = and_(
         members,
         messages.c.pruned == 0,
@@ -254,7 +259,7 @@ def _sqlite_around(members: ColumnElement[bool], tokens: Column[int]) -> Select[
         tuple_(*POSITION) < _END,  # rows without tokens have the total of the row before them
     )
     return (
-        select(messages.c.body, *POSITION)
+        select(*POSITION, messages.c.body)
         .select_from(_JSON_RANGES)
         # an outer join, so that the ranges are read in their order, each by a range of the index.
         # Ranges without a row are left out by a function: SQLite would optimise a comparison to an
@@ -265,7 +270,7 @@ def _sqlite_around(members: ColumnElement[bool], tokens: Column[int]) -> Select[
     )
 
 
-#: By dialect and scope: bodies and positions of at most ``limit`` rows before ``end_time`` and
+#: By dialect and scope: positions and bodies of at most ``limit`` rows before ``end_time`` and
 #: ``end_sequence`` whose totals are in the ranges of `_range_parameters`.
 _AROUND: Final = {
     (dialect, total.name): around(members, total)

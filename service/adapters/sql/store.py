@@ -140,11 +140,13 @@ class SqlHistory:
                 beyond = max(newest.total - max(max_tokens, 0), queries.ALL_TOKENS)
             bounds = {"beyond": beyond, "limit": row_limit(max_rows)}
             rows = (await connection.execute(statements.page, {**keys, **bounds})).all()
+            # by columns, as a name is looked up in each row
+            bodies, starts, native_starts = zip(*rows, strict=True) if rows else ((), (), ())
             return HistoryPage(
-                rows=StoredRows([row.body for row in rows]),
+                rows=StoredRows(bodies),
                 total=newest.rows,
-                starts=tuple(row.start for row in rows),
-                native_starts=tuple(row.native_start for row in rows),
+                starts=starts,
+                native_starts=native_starts,
             )
 
         return await self._database.read(read_page, at_once=True)

@@ -212,21 +212,30 @@ def test_every_weight_is_of_a_feature() -> None:
     assert {len(column) for column in found.values()} == {len(passages)}
 
 
+def said(number: int) -> Passage:
+    """Return a passage after those of `chat`; many of them are a long session."""
+    part = number % 7 == 3
+    at = None if part else NOW + timedelta(minutes=number * (1 + number // 350 * 60))
+    text = f"We had soup {number}? " * (1 + number % 30)
+    return Passage(text, Role.AI if number % 3 else Role.HUMAN, at, continues=part)
+
+
 def test_a_history_that_was_ranked_before_has_the_same_scores() -> None:
     """What is kept between builds changes no score, whatever was asked before."""
     questions = ["soup", "Who painted the kitchen?", "and then?", "soup in May 2025", "drums"]
 
     def rank_fresh(question: str, passages: list[Passage]) -> list[float]:
-        copies = [passage._replace(text=f"{passage.text} "[:-1]) for passage in passages]
-        return rank(question, copies, NOW)
+        read_corpus([passages[0]._replace(speaker=Role.OTHER)], DEFAULT)  # replaces what is kept
+        return rank(question, passages, NOW)
 
     passages = chat()
     for question in questions * 2:
         assert rank(question, passages, NOW) == rank_fresh(question, passages)
-    # a new row, and a row less
-    longer = [*passages, Passage("More soup?", Role.HUMAN, NOW)]
-    for given in (longer, longer[1:], passages):
-        assert rank("soup", given, NOW) == rank_fresh("soup", given)
+    # new rows, and a row less
+    longer = [*passages, *map(said, range(400))]
+    for given in (*(longer[:count] for count in (41, 42, 50, 200, 440)), longer[1:], passages):
+        scores = [rank(question, given, NOW) for question in questions]
+        assert scores == [rank_fresh(question, given) for question in questions]
 
 
 def test_similarity_changes_nothing_that_is_kept() -> None:

@@ -74,7 +74,7 @@ def test_a_long_text_is_looked_at_in_part() -> None:
 
 def test_nothing_is_found_in_nothing() -> None:
     """A text without words has no terms."""
-    assert analyze("?! 👍", "english") == ({}, {}, 0, 0, 0)
+    assert analyze("?! 👍", "english")[:5] == ({}, {}, 0, 0, 0)
 
 
 def test_characters_without_blanks_are_counted() -> None:
