@@ -31,7 +31,7 @@ _TOKENIZERS: Final = TiktokenTokenizers()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitUsage:
-    """Tokens of what fits, and of what was given."""
+    """The tokens of the messages that fit, and of all messages."""
 
     tokenizer: str
     #: False if the tokenizer only estimates the model's counts.
@@ -100,7 +100,7 @@ def fit(
     strategy: Strategy | str | Mapping[str, object] | Sequence[object] | None = None,
     tools: Sequence[Mapping[str, Any]] = (),
 ) -> Fit:
-    """Return the messages that fit into ``max_tokens`` tokens, together with the tools.
+    """Return the messages that fit, together with the tools, into ``max_tokens`` tokens.
 
     ``messages`` have the shape of OpenAI's chat messages, or Anthropic's or Gemini's, and come back
     in that shape: those that fit whole, in their order. System messages and the user's newest one

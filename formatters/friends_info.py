@@ -36,7 +36,7 @@ def read_profile_text(profile: Mapping[str, object]) -> str:
 
 
 class FriendsInfoFormatter:
-    """The block as text."""
+    """Writes the block `[FRIENDS_INFO]`."""
 
     @staticmethod
     def format_friends_info(user_profile: Mapping[str, object] | None) -> str:

@@ -146,7 +146,7 @@ class Guard:
         return quote(self, text, place)
 
     def unquote(self, text: str, place: Place = Place.BLOCK) -> str:
-        """Return the text that `quote` was given, but for what it normalized."""
+        """Return a text without the guard's ``| `` marks; other changes of the guard remain."""
         if self.gutter:
             before = "" if place is Place.ROW else "\n"
             text = f"{before}{text}".replace("\n| ", "\n").removeprefix(before)

@@ -105,7 +105,7 @@ Ranker = Callable[[str, Sequence[Passage], datetime | None], Sequence[float]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """A tool call of an AI message. Calls are equal however their arguments were written."""
+    """A tool call of an AI message. Calls are equal if their arguments have equal values."""
 
     id: str | None
     name: str
@@ -137,12 +137,12 @@ class Message:
     made: Made | None = field(default=None, init=False, repr=False, compare=False)
 
     def keep_made(self) -> "Message":
-        """Keep what is made of the message with it until `forget_made`; returns the message."""
+        """Cache with the message what is computed from it, until `forget_made`; returns it."""
         object.__setattr__(self, "made", {})
         return self
 
     def forget_made(self) -> None:
-        """Drop what was made of the message, so that nothing in it refers to the message."""
+        """Drop what was cached with the message."""
         if self.made:
             self.made.clear()
 

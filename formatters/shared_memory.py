@@ -71,7 +71,7 @@ def _placeholder(facts: Facts, beyond: Sequence[Omission]) -> str:
 
 
 class MemoryFormatter:
-    """The block as text."""
+    """Writes the block `[SHARED_MEMORY]`."""
 
     @staticmethod
     def format_shared_memory(history: Sequence[Row], limit: int | None = 20) -> str:

@@ -38,7 +38,7 @@ def _format_not_shown(missing: NotShown) -> str:
 
 
 class MomentFormatter:
-    """The block as text."""
+    """Writes the block `[THIS_MOMENT]`."""
 
     @staticmethod
     def format_this_moment(

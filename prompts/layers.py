@@ -60,7 +60,7 @@ class ContextSources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedContext:
-    """The layers, merged."""
+    """The merged layers of a project."""
 
     system_prompt: str
     merged_config: dict[str, object]

@@ -74,7 +74,7 @@ def format_summary(text: str, generated: datetime | None = None) -> str:
 def create_summary_message(
     text: str, *, generated: datetime | None = None, prefix: str | None = None
 ) -> dict[str, str]:
-    """Return a summary as a user message; ``prefix`` replaces the header and the explanation."""
+    """Return a summary as a user message; ``prefix`` replaces the header that explains it."""
     quoted = GUARD.quote(text)
     content = format_summary(quoted, generated) if prefix is None else f"{prefix}\n{quoted}"
     return {"role": "user", "content": content}

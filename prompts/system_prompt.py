@@ -50,7 +50,7 @@ class InjectionTrigger(Protocol):
     """Decides when a reminder is due: `EveryNTurns`, `OnTokenThreshold`, or one of your own."""
 
     def fires(self, turn: int, tokens: int) -> bool:
-        """Return whether a reminder is due in a turn, counted from 1; ``tokens`` of history."""
+        """Return whether a reminder is due; turns count from 1, ``tokens`` are the history's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class SystemInjector:
         return [content for trigger, content in self._rules if trigger.fires(turn, tokens)]
 
     def due(self, history: Sequence[Message], not_read: int, count: Count) -> tuple[str, ...]:
-        """Return the reminders that are due after a history with ``not_read`` more rows.
+        """Return the reminders that are due after a history; ``not_read`` more rows weren't read.
 
         The turn is the number of human messages plus 1; rows that were not read are assumed to
         have as many as the others. The tokens are those of the rows that were read.
@@ -130,7 +130,7 @@ class SystemPrompt:
 
 
 class PromptManager:
-    """The system message and the tools as text."""
+    """Writes the system message and the tools."""
 
     def get_core_identity(self) -> str:
         """Return CORE_IDENTITY."""

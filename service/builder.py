@@ -153,7 +153,7 @@ class ContextBuilder:
         return answered.response
 
     async def answer(self, request: BuildRequest) -> Answered[BuildResponse]:
-        """Answer a request; the caller starts the work after the answer.
+        """Answer a request, and leave the background work after the answer to the caller.
 
         Raises:
             InvalidRequestError: It is a mapping, or something else that isn't a `BuildRequest`.
@@ -318,8 +318,9 @@ class ContextBuilder:
         Raises:
             ContextBuilderError: There can be no context.
         """
-        *blocks, moment = self.blocks
-        builder = self if timestamp_utc else replace(self, blocks=(*blocks, _without_time(moment)))
+        builder, (*blocks, moment) = self, self.blocks
+        if not timestamp_utc:
+            builder = replace(self, blocks=(*blocks, lambda f: moment(replace(f, now=None))))
         content = {
             "current_input": current_input,
             "user_profile": user_profile,
@@ -329,10 +330,6 @@ class ContextBuilder:
         request = {"owner_key": owner_key, "run_id": current_run_id or None, "content": content}
         built = await builder.build_or_raise(BuildRequest.model_validate(request))
         return built.content.messages
-
-
-def _without_time(formatter: Formatter) -> Formatter:
-    return lambda facts: formatter(replace(facts, now=None))
 
 
 def format_blocks(formatters: Sequence[Formatter], facts: Facts) -> tuple[Block, ...]:

@@ -87,7 +87,7 @@ class ConnectedBus:
 
 @asynccontextmanager
 async def open_bus(settings: Settings, *, shared: bool = False) -> AsyncIterator[ConnectedBus]:
-    """Connect to the configured bus; without one, start a server, or else use one in memory.
+    """Connect to the configured bus; if none is, start a server, or use a bus in memory.
 
     A ``shared`` server's URL is kept in the working directory; if the one that is kept there
     answers, this connects to it and starts none.
@@ -183,7 +183,7 @@ def require_shared_bus(settings: Settings) -> Settings:
 async def connect_client(
     settings: Settings, bus: Bus | None = None, tracer: Tracer | None = None
 ) -> AsyncIterator[ContextClient]:
-    """Open a client on a bus: by default on the configured one, which other processes share.
+    """Open a client on a bus; by default on the bus of the settings.
 
     Raises:
         BusError: The configured bus does not answer.

@@ -34,9 +34,9 @@ class ErrorCode:
 CODES: Final[Mapping[str, ErrorCode]] = {
     "invalid_request": ErrorCode(
         title="The request does not follow the wire contract",
-        when="A key is missing or has an invalid value, parts contradict each other, a tool or a "
-        "strategy is unknown, or `reply_to` isn't allowed.",
-        remedy="Correct the places that `errors` lists; the same request would fail again.",
+        when="A key is missing or has an invalid value, two parts contradict each other, a tool or "
+        "a strategy is unknown, or `reply_to` isn't allowed.",
+        remedy="Correct the places that `errors` lists. The same request would fail again.",
     ),
     "unsupported_content": ErrorCode(
         title="The request is valid, but this version does not support its content",
@@ -46,18 +46,18 @@ CODES: Final[Mapping[str, ErrorCode]] = {
     "unsupported_version": ErrorCode(
         title="The version of the wire contract is not supported",
         when="The major version of `schema_version` isn't 1.",
-        remedy='Send `"1.0"` or omit it; upgrade the workers before their clients.',
+        remedy='Send `"1.0"`, or no version. Upgrade the workers before their clients.',
     ),
     "id_conflict": ErrorCode(
         title="The same owner used the same id for another request",
-        when="The answer to another request with that `owner_key` and `id` is still stored; "
-        "answers are stored for `bus.result_ttl_seconds`.",
-        remedy="Give every request a unique `id`; retry a request only unchanged.",
+        when="The answer to another request with this `owner_key` and `id` is still stored. "
+        "Answers are stored for `bus.result_ttl_seconds`.",
+        remedy="Give every request a unique `id`. Send a request again only unchanged.",
     ),
     "budget_exceeded": ErrorCode(
         title="The protected parts do not fit into the token budget",
-        when="System message, input and reserve alone exceed `max_tokens` or the model's limit; "
-        "`detail` says by how much.",
+        when="System message, tools, input and reserve alone exceed `max_tokens` or the model's "
+        "limit; `detail` says by how much.",
         remedy="Raise `max_tokens`, lower `reserve_tokens`, offer fewer tools, or shorten the "
         "input. If CORE_IDENTITY is the largest part, shorten the system message with "
         "`prompts.identity: plain` or `prompts.identity_file`.",
@@ -66,27 +66,28 @@ CODES: Final[Mapping[str, ErrorCode]] = {
         title="The request's deadline passed before its context was ready",
         retryable=True,
         when="`deadline` or `timeout_ms` passed while the request waited or was built.",
-        remedy="Retry with a later deadline; if it happens often, add workers.",
+        remedy="Retry with a later deadline. If this happens often, add workers.",
     ),
     "history_unavailable": ErrorCode(
         title="The history could not be read",
         retryable=True,
-        when="The store didn't return the history in time, or didn't record the input.",
-        remedy="Retry after a moment; check the store, or enable `gather.degrade_history`.",
+        when="The store didn't return the history in time, or didn't store the input.",
+        remedy="Retry after a moment. If this happens often, check the store, or enable "
+        "`gather.degrade_history`.",
     ),
     "overloaded": ErrorCode(
         title="More requests are waiting than the service accepts",
         retryable=True,
         when="A request arrived on the channel while `bus.max_backlog` requests were waiting, or "
         "its owner has more requests waiting than can be answered before their deadlines.",
-        remedy="Retry with increasing delays; add workers.",
+        remedy="Retry with increasing delays. If this happens often, add workers.",
     ),
     "internal": ErrorCode(
         title="An unexpected error occurred during the build",
         varies=True,
-        when="No other code fits; also a request that was delivered too often without an answer.",
-        remedy="Retry if `retryable` is true; otherwise search the log and the dead-letter stream "
-        "for its `id`.",
+        when="No other code fits, or the request was delivered too often without an answer.",
+        remedy="If `retryable` is true, retry. Otherwise search the log and the dead-letter stream "
+        "for the request's `id`.",
     ),
     "no_answer": ErrorCode(
         title="No response arrived in time; the request may still be built",
@@ -105,8 +106,8 @@ CODES: Final[Mapping[str, ErrorCode]] = {
     "not_replayable": ErrorCode(
         title="The build cannot be repeated",
         on_the_wire=False,
-        when="A build is to be repeated with other options, and neither its report nor the history "
-        "has its whole request.",
+        when="A build is to be repeated with other options, but its whole request is no longer "
+        "kept.",
         remedy="Set `http.content` to `full`, so that reports keep requests.",
     ),
     "unauthorized": ErrorCode(
@@ -119,15 +120,15 @@ CODES: Final[Mapping[str, ErrorCode]] = {
         title="The request is not allowed",
         on_the_wire=False,
         when="A page of another origin sent it, or building or importing over HTTP is disabled.",
-        remedy="Send it from a program or the service's own page, or allow the page; see "
-        "`http.allowed_origins`, `http.build` and `recorder.enabled`.",
+        remedy="Send it from a program or from the service's own page, or allow it with "
+        "`http.allowed_origins`, `http.build` or `recorder.enabled`.",
     ),
     "not_found": ErrorCode(
         title="The owner has nothing of that name",
         on_the_wire=False,
-        when="A path, a build or a row isn't there, or isn't this owner's; builds are shown "
-        "as long as their report is kept.",
-        remedy="Look at the path and at `X-Owner-Key`; keep reports longer, with "
+        when="A path, a build or a row doesn't exist, or belongs to another owner. Builds are "
+        "shown as long as their report is kept.",
+        remedy="Check the path and `X-Owner-Key`. To keep reports longer, raise "
         "`reports.ttl_seconds`.",
     ),
     "method_not_allowed": ErrorCode(
@@ -141,7 +142,7 @@ CODES: Final[Mapping[str, ErrorCode]] = {
         retryable=True,
         on_the_wire=False,
         when="An HTTP client was slow.",
-        remedy="Retry without pauses.",
+        remedy="Retry, and send the body without pauses.",
     ),
     "too_large": ErrorCode(
         title="The body is too large",
@@ -158,9 +159,10 @@ CODES: Final[Mapping[str, ErrorCode]] = {
     "misdirected": ErrorCode(
         title="The host of the request is not served here",
         on_the_wire=False,
-        when="The `Host` header of an HTTP request is neither in `http.allowed_hosts` nor the "
-        "address itself.",
-        remedy="Use the address, or allow the name.",
+        when="The `Host` header of an HTTP request names no allowed host. If `http.host` is a "
+        "loopback address, that address, `localhost` and `http.allowed_hosts` are allowed; "
+        "otherwise `http.allowed_hosts`, or every host if that list is empty.",
+        remedy="Use an allowed host, or add the name to `http.allowed_hosts`.",
     ),
 }
 

@@ -115,7 +115,7 @@ func (b *bus) ask(owner string, content map[string]any, seconds int) (string, er
 	if _, err = b.command("XADD", "context.build.request", "*", "data", string(request)); err != nil {
 		return "", err
 	}
-	answer, err := b.command("BLPOP", replyTo, strconv.Itoa(seconds))
+	answer, err := b.command("BLPOP", replyTo, strconv.Itoa(seconds+1)) // one that expires is answered, too
 	if err == nil && answer == nil {
 		err = fmt.Errorf("no answer in %d s: is a worker running?", seconds)
 	}

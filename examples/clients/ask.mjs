@@ -2,14 +2,14 @@
 //   node ask.mjs OWNER INPUT [--history FILE] [--tools FILE] [--max-tokens N] [--explain]
 //     [--recall-tool] [--recall]
 // The bus is in REDIS_URL or CTXB_BUS__URL, or that of a worker in this folder. Nothing to install.
-// In a program: import { ask, findBus, open } from "./ask.mjs";
+// In a program: import { ask, findBus, open, publish } from "./ask.mjs";
 import { randomUUID } from "node:crypto";
 import { existsSync, readFileSync, realpathSync } from "node:fs";
 import { connect } from "node:net";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 
-/** Read one reply at a place; undefined while it is not all there. */
+/** Read one reply at a place, texts as buffers; undefined while it is not all there. */
 function read(bytes, at) {
   const end = bytes.indexOf("\r\n", at);
   if (end < 0) return undefined;
@@ -23,7 +23,7 @@ function read(bytes, at) {
   if (count < 0) return [null, next];
   if (kind === "$") {
     const stop = next + count;
-    return bytes.length < stop + 2 ? undefined : [bytes.toString("utf8", next, stop), stop + 2];
+    return bytes.length < stop + 2 ? undefined : [bytes.subarray(next, stop), stop + 2];
   }
   return readAll(bytes, next, count);
 }
@@ -39,7 +39,13 @@ function readAll(bytes, at, count) {
   return [found, at];
 }
 
-/** Connect, and return a function that sends a command and awaits its reply. */
+/** Return a reply with its buffers as texts. */
+function toText(reply) {
+  if (Buffer.isBuffer(reply)) return reply.toString("utf8");
+  return Array.isArray(reply) ? reply.map(toText) : reply;
+}
+
+/** Connect; of the result, `command` sends a command, and `bytes` returns buffers, as for reports. */
 export function open(url) {
   const { hostname, port, username, password } = new URL(url);
   const socket = connect(Number(port || 6379), hostname);
@@ -57,32 +63,38 @@ export function open(url) {
       one[0] instanceof Error ? reject(one[0]) : resolve(one[0]);
     }
   });
-  const command = (...words) =>
+  const bytesOf = (...words) =>
     new Promise((resolve, reject) => {
       const parts = words.map((word) => `$${Buffer.byteLength(word)}\r\n${word}\r\n`);
       waiting.push({ resolve, reject });
       socket.write(`*${words.length}\r\n${parts.join("")}`);
     });
+  const command = async (...words) => toText(await bytesOf(...words));
   const user = decodeURIComponent(username) || "default";
   const known = password ? command("AUTH", user, decodeURIComponent(password)) : Promise.resolve();
-  return { command, known, close: () => socket.end() };
+  return { command, bytes: bytesOf, known, close: () => socket.end() };
 }
 
-/** Return the response to a request with a timeout in seconds. */
-export async function ask(bus, ownerKey, content, seconds = 15) {
-  const id = `msg_${randomUUID()}`;
-  const replyTo = `context.reply.${id}`;
-  const request = {
-    id,
-    owner_key: ownerKey,
-    content,
-    metadata: { reply_to: replyTo, reply_kind: "list", timeout_ms: seconds * 1000 },
-  };
+/**
+ * Return the response to a request with a timeout in seconds. `more` is added to the request: a
+ * `conversation_id`, a `run_id`, or an `id` to repeat.
+ */
+export async function ask(bus, ownerKey, content, seconds = 15, more = {}) {
+  const request = { id: `msg_${randomUUID()}`, owner_key: ownerKey, content, ...more };
+  const replyTo = `context.reply.${request.id}`;
+  request.metadata = { reply_to: replyTo, reply_kind: "list", timeout_ms: seconds * 1000 };
   await bus.known;
   await bus.command("XADD", "context.build.request", "*", "data", JSON.stringify(request));
-  const answer = await bus.command("BLPOP", replyTo, String(seconds));
+  // a request that expires is answered, too: a moment after its timeout
+  const answer = await bus.command("BLPOP", replyTo, String(seconds + 1));
   if (!answer) throw new Error(`no answer in ${seconds} s: is a worker running?`);
   return JSON.parse(answer[1]);
+}
+
+/** Add a row of history to a stream, such as "llm.results". */
+export async function publish(bus, stream, row) {
+  await bus.known;
+  await bus.command("XADD", stream, "*", "data", JSON.stringify(row));
 }
 
 /** Return the URL of the bus. */

@@ -16,19 +16,18 @@ import redis  # the only thing to install
 
 
 def ask(
-    bus: redis.Redis, owner_key: str, content: dict[str, Any], *, seconds: int = 15
+    bus: redis.Redis, owner_key: str, content: dict[str, Any], *, seconds: int = 15, **more: str
 ) -> dict[str, Any]:
-    """Return the response to a request with a timeout in seconds."""
-    request_id = f"msg_{uuid.uuid4().hex}"
-    reply_to = f"context.reply.{request_id}"
-    request = {
-        "id": request_id,
-        "owner_key": owner_key,
-        "content": content,
-        "metadata": {"reply_to": reply_to, "reply_kind": "list", "timeout_ms": seconds * 1000},
-    }
+    """Return the response to a request with a timeout in seconds.
+
+    ``more`` is added to the request: a ``conversation_id``, a ``run_id``, or an ``id`` to repeat.
+    """
+    request = {"id": f"msg_{uuid.uuid4().hex}", "owner_key": owner_key, "content": content, **more}
+    reply_to = f"context.reply.{request['id']}"
+    timeout = {"timeout_ms": seconds * 1000}
+    request["metadata"] = {"reply_to": reply_to, "reply_kind": "list", **timeout}
     bus.xadd("context.build.request", {"data": json.dumps(request)})
-    answer = bus.blpop([reply_to], timeout=seconds)
+    answer = bus.blpop([reply_to], timeout=seconds + 1)  # a request that expires is answered, too
     if answer is None:
         raise TimeoutError(f"no answer in {seconds} s: is a worker running?")
     return json.loads(answer[1])

@@ -52,7 +52,7 @@ if ! printf %s "$request" | redis-cli -u "$url" -x XADD context.build.request '*
   echo 'no bus there: start `ctxb worker` here, or correct REDIS_URL' >&2
   exit 1
 fi
-answer=$(redis-cli -u "$url" --raw BLPOP "context.reply.$id" 15 | tail -n 1)
+answer=$(redis-cli -u "$url" --raw BLPOP "context.reply.$id" 16 | tail -n 1)
 if [ -z "$answer" ]; then
   echo "no answer in 15 s: is a worker running?" >&2
   exit 1

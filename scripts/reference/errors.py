@@ -20,7 +20,8 @@ _HEAD: Final = """\
 This is `content.error` of a [response](wire.md#responses), and `error` over [HTTP](http.md#errors).
 `title` depends on the code alone, and `detail` says what happened.
 `errors` lists places in the request as JSON pointers, each with its own `detail`.
-Accept unknown codes, and decide by `retryable`: a minor version may add some.
+Accept unknown codes, since a minor version may add some.
+To decide whether to retry, read `retryable`.
 [errors.json](schemas/errors.json) has the same codes.
 """
 
@@ -39,7 +40,7 @@ def section() -> str:
             "\n### Errors on the bus\n",
             *(_code(code, error) for code, error in on_wire.items()),
             "### Errors elsewhere\n",
-            "Commands, the client and [HTTP](http.md) use these; they are never sent on the bus.\n",
+            "Commands, the client and [HTTP](http.md) use these codes; the bus never has them.\n",
             *(_code(code, error) for code, error in others.items()),
         ]
     )

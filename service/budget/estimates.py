@@ -118,7 +118,7 @@ class HeuristicTokenCounter(Estimate):
         return len(fix_surrogates(text).encode())
 
     def tokens(self, size: int) -> int:
-        """Return the quotient, rounded up."""
+        """Return the tokens of a number of bytes, rounded up."""
         return math.ceil(size / self.chars_per_token)
 
     def estimate_text(self, text: str) -> int:

@@ -125,7 +125,9 @@ def fit_blocks(blocks: Sequence[Block], budget: Budget, count: Count) -> Fitted:
         blocks=tuple(fitted_blocks),
         tokens=tokens,
         tools=budget.tools,
-        stable_prefix=_stable_prefix(fitted_blocks, tokens, budget, count),
+        stable_prefix=find_stable_prefix(
+            fitted_blocks, tokens, count, tools_chosen=budget.tools_chosen
+        ),
         history=fitted_history,
         run=fitted_run,
         reduced_blocks=reduced_blocks,
@@ -144,16 +146,10 @@ def _fit_everything(blocks: Sequence[Block], budget: Budget, count: Count) -> Fi
         blocks=tuple(blocks),
         tokens=tokens,
         tools=budget.tools,
-        stable_prefix=_stable_prefix(blocks, tokens, budget, count),
+        stable_prefix=find_stable_prefix(blocks, tokens, count, tools_chosen=budget.tools_chosen),
         history=fit_history(history, budget.strategy, None, count) if history else None,
         run=fit_run(run, budget.available, count) if run else None,
     )
-
-
-def _stable_prefix(
-    blocks: Sequence[Block], tokens: Mapping[str, int], budget: Budget, count: Count
-) -> StablePrefix:
-    return find_stable_prefix(blocks, tokens, count, tools_chosen=budget.tools_chosen)
 
 
 def _find(blocks: Iterable[Block], policy: TrimPolicy) -> Block | None:
@@ -333,7 +329,10 @@ _REDUCTIONS: Final[tuple[tuple[TrimPolicy, Callable[[Block], _Forms]], ...]] = (
 )
 
 
-#: What is said where the system message takes the most tokens.
+#: Tokens up to which a system message is about as short as `prompts.identity: plain` makes it.
+_SHORT_IDENTITY: Final = 200
+
+#: What is said where a longer system message takes the most tokens.
 _SHORTER_IDENTITY: Final = (
     "; the system message, CORE_IDENTITY, is the largest with {}: shorten it with"
     " prompts.identity: plain or prompts.identity_file"
@@ -346,7 +345,7 @@ def _budget_exceeded(what: str, tokens: dict[str, int], budget: Budget) -> Budge
     sizes = ", ".join(f"{tag} {size}" for tag, size in parts.items() if size)
     excess = needed - budget.available
     identity = tokens.get(Tag.CORE_IDENTITY, 0)
-    is_largest = identity and identity == max(parts.values())
+    is_largest = identity > _SHORT_IDENTITY and identity == max(parts.values())
     return BudgetExceededError(
         f"{what} need {needed} tokens, {excess} more than the {budget.available} available: "
         f"{sizes}{_SHORTER_IDENTITY.format(identity) if is_largest else ''}",

@@ -37,7 +37,7 @@ class Group(NamedTuple):
     start: int | None = None
 
     def without_results(self, ids: Collection[str]) -> "Group":
-        """Return the group with these of its tool results cleared."""
+        """Return the group with the tool results of these ids cleared."""
         if not ids:
             return self
         ids = {id_ for id_ in ids if id_ in self.savings and id_ not in self.cleared}
@@ -49,7 +49,7 @@ class Group(NamedTuple):
         )
 
     def limited_to(self, room: int) -> "Group":
-        """Return the group with a cost of at most ``room`` tokens, as if it were shortened to it.
+        """Return the group as if it were shortened to at most ``room`` tokens.
 
         Clearing results must first make up for the excess, so the first ones save less.
         """
@@ -134,17 +134,17 @@ class Strategy(ABC):
 
     @property
     def uses_summaries(self) -> bool:
-        """Whether stored summaries should be read for it."""
+        """Whether it uses stored summaries."""
         return False
 
     @property
     def stable_prefix(self) -> bool:
-        """Whether it starts at the same group as in the build before."""
+        """Whether it keeps the same first group from build to build."""
         return False
 
     @property
     def recalls(self) -> bool:
-        """Whether rows of older turns are recalled for it."""
+        """Whether it chooses single rows of older turns, for `[RECALLED]`."""
         return False
 
     @abstractmethod
@@ -157,7 +157,7 @@ class Strategy(ABC):
         budget: int,
         candidates: Sequence[SummaryCandidate],  # noqa: ARG002 - of no use to most
     ) -> Fit:
-        """Return what fits, with at most one of the ``candidates``, largest first.
+        """Return what fits, with one of the ``candidates`` if it has room, largest first.
 
         Each candidate has fewer summaries than the one before it.
         """

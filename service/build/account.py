@@ -1,7 +1,7 @@
 """The account of a finished build: its response, with usage and decisions, span and sizes."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -24,7 +24,7 @@ from service.ports.services import TokenCounter
 from service.wire.events import EventMetadata
 from service.wire.payload import canonical_json, digest_json
 from service.wire.recall import RecallRequest
-from service.wire.request import BuildRequest
+from service.wire.request import BuildRequest, RequestFields
 from service.wire.response import (
     COUNTS,
     BuildSuccess,
@@ -91,6 +91,7 @@ def assemble_response(
     form, option = request.options.format or CANONICAL, request.options.context_management
     management = option.to_management() if option else None
     tools = gathered.toolset.tools
+    identity = map(canonical_json, (request.owner_key, request.id, request.fingerprint))
     return BuildSuccess(
         messages=messages,
         tools=json.loads(gathered.toolset.json),  # a copy that callers may change
@@ -104,7 +105,7 @@ def assemble_response(
             management,
         ),
         usage=_usage(plan, fitted, counter),
-        build_id=_build_id(request, messages),
+        build_id=f"bld_{digest_json([*identity, *map(_written, messages)])}",
         **counts,
         decisions=[to_record(decision) for decision in decisions],
         warnings=[
@@ -121,11 +122,6 @@ def _deferred(form: str, toolset: Toolset) -> Iterator[Tool]:
     if form == DEFERRING:
         for tool in toolset.deferred:
             yield {**tool, "defer_loading": True}
-
-
-def _build_id(request: BuildRequest, messages: Sequence[Mapping[str, Any]]) -> str:
-    identity = (request.owner_key, request.id, request.fingerprint)
-    return f"bld_{digest_json([*map(canonical_json, identity), *map(_written, messages)])}"
 
 
 def _written(message: Mapping[str, Any]) -> bytes:
@@ -289,23 +285,23 @@ PREFIX: Final = "contextbuilder."
 
 def build_span(tracer: Tracer | None, request: BuildRequest) -> AbstractContextManager[Span | None]:
     """Return the span of a build, a child of the current one."""
-    attributes = {
-        f"{PREFIX}request_id": request.id,
-        f"{PREFIX}run_id": request.run_id,
-        MODEL: request.options.model,
-        CONVERSATION: request.conversation_id,
-    }
-    known = {name: value for name, value in attributes.items() if value}
-    return active_span(tracer, "build context", attributes=known)
+    more = {f"{PREFIX}run_id": request.run_id, MODEL: request.options.model}
+    return _request_span(tracer, "build context", request, more)
 
 
 def recall_span(
     tracer: Tracer | None, request: RecallRequest
 ) -> AbstractContextManager[Span | None]:
     """Return the span of a recall, a child of the current one."""
-    attributes = {f"{PREFIX}request_id": request.id, CONVERSATION: request.conversation_id}
-    known = {name: value for name, value in attributes.items() if value}
-    return active_span(tracer, "recall messages", attributes=known)
+    return _request_span(tracer, "recall messages", request, {})
+
+
+def _request_span(
+    tracer: Tracer | None, name: str, request: RequestFields, more: Mapping[str, str | None]
+) -> AbstractContextManager[Span | None]:
+    ids = {f"{PREFIX}request_id": request.id, CONVERSATION: request.conversation_id}
+    known = {key: value for key, value in {**ids, **more}.items() if value}
+    return active_span(tracer, name, attributes=known)
 
 
 def describe_build(built: Built) -> None:

@@ -496,7 +496,9 @@ class Fetching:
         needle, enough = text.casefold(), self.max_tokens // MESSAGE_TOKENS
         matches: list[Row] = []
         read: list[Row] = []  # what calls and results are among
-        scanned, oldest, is_end = 0, await self._older_than(), False
+        scanned, oldest, is_end = 0, self._content.older_than, False
+        if oldest is not None:
+            oldest = await self._resolve(oldest, "/content/older_than")
         while not is_end and len(matches) < enough and scanned < self.settings.memory.max_rows:
             page = await self._read_older(oldest)
             for row in page:
@@ -557,10 +559,6 @@ class Fetching:
             return _Match(fetched(message, view, around), around)
         rest = max(later[0] - 1, around[1] + 1), min(later[-1] + 1, len(lines))
         return _Match(fetched(message, view, around, next_match=later[0]), around, rest)
-
-    async def _older_than(self) -> str | None:
-        name = self._content.older_than
-        return None if name is None else await self._resolve(name, "/content/older_than")
 
     async def _read_older(self, than: str | None) -> Sequence[Row]:
         """Read the newest rows, or those that precede a row, newest first."""

@@ -51,7 +51,12 @@ from service.ports.stores import (
     SearchRequest,
     SummaryStore,
 )
-from service.recall.question import LANGUAGE_PASSAGES, question_terms
+from service.recall.question import (
+    LANGUAGE_PASSAGES,
+    NAMING_TEXTS,
+    question_terms,
+    without_speakers,
+)
 from service.wire.request import BuildRequest
 from service.wire.response import WarningRecord
 
@@ -255,12 +260,20 @@ class Gathering:
 
     async def _embed_question(self) -> EmbeddedQuestion | None:
         """Return the input with its vector, if rows are compared with it."""
-        similarity, request = self.sources.similarity, self.request
+        similarity = self.sources.similarity
         if similarity is None or not self.plan.strategy.recalls:
             return None
         seconds = None if similarity.waits else self.settings.recall.embedder.timeout_seconds
-        embedding = similarity.ask(request.owner_key, request.current_input)
-        return await self._read("vectors", embedding, None, seconds)
+        return await self._read("vectors", self._embed(similarity), None, seconds)
+
+    async def _embed(self, similarity: Similarity) -> EmbeddedQuestion | None:
+        """Embed the input without the names of those who speak."""
+        request, store = self.request, self.sources.history
+        scope = (request.owner_key, self.plan.conversation_id)
+        newest = await store.recent(*scope, max_rows=NAMING_TEXTS, max_tokens=None)
+        texts = [message.content for message in self.sources.rows.read(newest.rows)]
+        question = without_speakers(request.current_input, texts)
+        return await similarity.ask(request.owner_key, question)
 
     async def _compare(self, history: History, question: EmbeddedQuestion) -> History:
         """Return a history with the similarities of its rows to the question."""

@@ -137,7 +137,9 @@ def make_plan(
         strategy=_strategy(strategy, strategies, pointer),
         memory_tokens=options.memory_tokens,
         tools_tokens=_tools_tokens(request, settings, token_window),
-        search_tokens=_search_tokens(settings, token_window),
+        search_tokens=min(settings.tools.search_tokens, int(SEARCH_SHARE * token_window.available))
+        if settings.tools.defer
+        else None,
         memory=MemoryView(
             limit=options.memory_limit if has_limit else settings.memory.limit,
             message_chars=settings.memory.message_chars,
@@ -151,17 +153,12 @@ def make_plan(
         conversation_id=request.conversation_id if options.scope != "owner" else None,
         now=now,
         explain=bool(options.explain),
-        recall_tool=_offers_recall(request, settings),
+        recall_tool=settings.recall.tool if options.recall_tool is None else options.recall_tool,
         offload_tokens=settings.memory.offload_tokens,
         guard=_guard(settings, options.model),
         identity=_identity(request, settings),
         warnings=(*unknown, *token_window.warnings, *time_warnings),
     )
-
-
-def _offers_recall(request: BuildRequest, settings: Settings) -> bool:
-    wanted = request.options.recall_tool
-    return settings.recall.tool if wanted is None else wanted
 
 
 def _guard(settings: Settings, requested: str | None) -> Guard:
@@ -246,11 +243,6 @@ def _tools_tokens(request: BuildRequest, settings: Settings, token_window: Windo
         return None  # tools selected by name are all offered
     limit, share = request.options.tools_tokens, settings.budget.tools_share
     return int(share * token_window.available) if limit is None and share is not None else limit
-
-
-def _search_tokens(settings: Settings, token_window: Window) -> int | None:
-    most = int(SEARCH_SHARE * token_window.available)
-    return min(settings.tools.search_tokens, most) if settings.tools.defer else None
 
 
 def _strategy(spec: object, strategies: Mapping[str, Strategy], pointer: str) -> Strategy:

@@ -7,27 +7,13 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from service import connect
 from service.build.plugins import configured_strategies
 from service.cli.bus_checks import CLOCK_SECONDS, check_bus
 from service.cli.findings import Finding, fail, ok, warn
 from service.cli.start import has_persistent_store
 from service.config.endpoints import is_loopback
 from service.config.settings import Settings
-from service.connect import (
-    check_store,
-    count_without_vector,
-    has_shared_bus,
-    list_servers,
-    load_tokenizers,
-    open_counter,
-    open_embedder,
-    open_prompts,
-    open_summarizer,
-    open_survey,
-    store_file,
-    store_state,
-    tool_sources,
-)
 from service.errors import BusError, SchemaError, ToolError
 from service.ports.services import ServerTools
 from service.ports.status import StoreState
@@ -48,18 +34,20 @@ async def check_configured_store(settings: Settings) -> AsyncIterator[Finding]:
         advice = "set store.url: history ends with the process, and workers don't share it"
         yield warn("store", "in memory", advice)
         return
-    file = store_file(settings)
+    file = connect.store_file(settings)
     if file is not None:
         yield check_disk("disk of the store", file.absolute().parent)
         if not file.exists():
             yield ok("store", f"{file} does not exist yet; the first worker creates it")
             return
     try:
-        yield ok("store", f"reached, its schema is at revision {await check_store(settings)}")
+        yield ok(
+            "store", f"reached, its schema is at revision {await connect.check_store(settings)}"
+        )
     except SchemaError as error:
         yield fail("store", error.detail, "follow docs/postgres.md, Upgrading")
         return
-    if (state := await store_state(settings)) is not None:
+    if (state := await connect.store_state(settings)) is not None:
         for finding in check_database(state, settings, await _count_workers(settings)):
             yield finding
 
@@ -84,10 +72,10 @@ def check_database(state: StoreState, settings: Settings, workers: int) -> Itera
 
 async def _count_workers(settings: Settings) -> int:
     """Return how many workers share the store, at least the one that is to run here."""
-    if not has_shared_bus(settings):
+    if not connect.has_shared_bus(settings):
         return 1
     try:
-        async with open_survey(settings) as survey:
+        async with connect.open_survey(settings) as survey:
             return max(1, (await survey.state()).listening)
     except BusError:  # the check of the bus reports it
         return 1
@@ -129,7 +117,7 @@ async def check_outdated(settings: Settings) -> AsyncIterator[Finding]:
 
 async def check_tokenizers(_settings: Settings) -> AsyncIterator[Finding]:
     """Check that counts are exact; nothing is ever downloaded."""
-    for name, exact in (await asyncio.to_thread(load_tokenizers)).items():
+    for name, exact in (await asyncio.to_thread(connect.load_tokenizers)).items():
         if exact:
             yield ok("tokenizer", f"{name} is available offline")
         else:
@@ -145,19 +133,19 @@ async def check_default_strategy(settings: Settings) -> AsyncIterator[Finding]:
 
 async def check_prompts(settings: Settings) -> AsyncIterator[Finding]:
     """Check that the files of the system message can be read."""
-    await asyncio.to_thread(open_prompts, settings)
+    await asyncio.to_thread(connect.open_prompts, settings)
     yield ok("prompts", "can be read")
 
 
 async def check_tools(settings: Settings) -> AsyncIterator[Finding]:
     """Check each file, module and server of tools."""
-    sources = tool_sources(settings)
+    sources = connect.tool_sources(settings)
     for source in sources:
         try:
             yield ok("tools", f"{source.name}: {len(source.read())}")
         except ToolError as error:
             yield fail("tools", error.detail, "correct it: ctxb tools check")
-    for server in await list_servers(settings):
+    for server in await connect.list_servers(settings):
         yield _check_tool_server(server)
     if folder := settings.tools.snapshots:
         missing = ok("disk of tools.snapshots", f"{folder} does not exist yet")
@@ -183,7 +171,7 @@ async def check_summaries(settings: Settings) -> AsyncIterator[Finding]:
     if not settings.summaries.enabled:
         yield ok("summaries", "off")
         return
-    async with open_summarizer(settings, open_counter(settings)):
+    async with connect.open_summarizer(settings, connect.open_counter(settings)):
         without_key = summarizer.base_url is None and summarizer.api_key is None
         if summarizer.kind == "openai" and without_key:
             advice = "set summaries.summarizer.api_key; builds go on without new summaries"
@@ -198,9 +186,9 @@ async def check_vectors(settings: Settings) -> AsyncIterator[Finding]:
     if not settings.recall.semantic:
         yield ok("vectors", "off")
         return
-    async with open_embedder(settings) as embedder:
+    async with connect.open_embedder(settings) as embedder:
         found = embedder.name
-    waiting = await count_without_vector(settings)
+    waiting = await connect.count_without_vector(settings)
     if waiting is not None:
         found += f", {waiting:,} rows wait for theirs"
     if waiting is not None and waiting > MANY_WAITING:

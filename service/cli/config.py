@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -74,7 +74,9 @@ def init(
     changed, and the exit code is 1.
     """
     schema_file = file.with_suffix(".schema.json")
-    _require_new((file, schema_file) if with_schema else (file,))
+    written = (file, schema_file) if with_schema else (file,)
+    if existing := [str(path) for path in written if path.exists()]:
+        raise CommandError(f"{', '.join(existing)} exists already, and is not overwritten")
     if preset is None and is_terminal():
         question = f"Use the preset recall: {DESCRIPTIONS['recall']}?"
         preset = "recall" if typer.confirm(question, default=True, err=True) else "classic"
@@ -122,11 +124,6 @@ def validate(ctx: typer.Context, file: CheckedFile = None) -> None:
 def is_terminal() -> bool:
     """Return whether stdin is a terminal, so that prompts can be answered."""
     return sys.stdin.isatty()
-
-
-def _require_new(paths: Sequence[Path]) -> None:
-    if existing := [str(path) for path in paths if path.exists()]:
-        raise CommandError(f"{', '.join(existing)} exists already, and is not overwritten")
 
 
 def _write_new(files: Mapping[Path, str]) -> None:

@@ -1,6 +1,9 @@
-"""Options that several commands share."""
+"""Options that several commands share, and sets of options."""
 
-from typing import Annotated
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 from typer.models import OptionInfo
@@ -40,3 +43,30 @@ Conversation = Annotated[
 ]
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask for confirmation.")]
+
+
+def takes(options_class: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the fields of a dataclass as options; it gets them as ``options``.
+
+    typer learns a command's options from its signature. It has no way to share a set of them, so
+    the signature is replaced, as `inspect.signature` allows. Tests run the commands with it.
+    """
+    shared = inspect.signature(options_class).parameters
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def called(**values: Any) -> None:  # noqa: ANN401 - whatever types the options have
+            options = options_class(**{name: values.pop(name) for name in shared})
+            command(options=options, **values)
+
+        signature = inspect.signature(command)
+        own = [
+            parameter.replace(kind=parameter.KEYWORD_ONLY)
+            for name, parameter in signature.parameters.items()
+            if name != "options"
+        ]
+        parameters = [*shared.values(), *own]
+        called.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return called
+
+    return decorate

@@ -2,7 +2,7 @@
 
 import re
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Final
 
 import typer
@@ -11,7 +11,7 @@ from service.app import open_builder
 from service.cli.build_output import print_failure, print_warnings
 from service.cli.exits import Exit, run_until_stopped
 from service.cli.models import complete_model
-from service.cli.options import Conversation, Json, Owner
+from service.cli.options import Conversation, Json, Owner, takes
 from service.cli.output import printable
 from service.cli.start import require_persistent_store, start
 from service.config.settings import Settings
@@ -23,64 +23,69 @@ from service.wire.validation import RECALL_MODES
 #: The line range of an option: ``41-80``.
 LINES: Final = "FIRST-LAST"
 
-Query = Annotated[
-    str | None,
-    typer.Option(
-        "--query", "-q", metavar="TEXT", help="Messages about this subject: a question or words."
-    ),
-]
-Ids = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--id", metavar="ID", help="The message with this id or short id; may be repeated."
-    ),
-]
-Around = Annotated[
-    str | None, typer.Option(metavar="ID", help="This message, with messages before and after it.")
-]
-Grep = Annotated[str | None, typer.Option(metavar="TEXT", help="Messages that contain this text.")]
 Before = Annotated[int | None, typer.Option(help="With --around: number of messages before it.")]
 After = Annotated[int | None, typer.Option(help="With --around: number of messages after it.")]
-Lines = Annotated[
-    str | None, typer.Option(metavar=LINES, help="With one --id: only these lines of the message.")
-]
-Page = Annotated[int | None, typer.Option(help="With --query: the page of results, from 1.")]
-OlderThan = Annotated[
-    str | None,
-    typer.Option(metavar="ID", help="With --grep: search only messages older than this one."),
-]
-MaxTokens = Annotated[int | None, typer.Option(help="Most tokens of the answer.")]
-ExcludeBuild = Annotated[
-    str | None,
-    typer.Option(metavar="BUILD", help="Leave out messages that this build showed; needs a bus."),
-]
-Model = Annotated[
-    str | None,
-    typer.Option(autocompletion=complete_model, help="The model that will read the answer."),
-]
-WithIds = Annotated[bool, typer.Option("--with-ids", help="With --query: also print ids.")]
 
 
-def recall(
-    ctx: typer.Context,
-    *,
-    owner: Owner,
-    conversation: Conversation = None,
-    query: Query = None,
-    ids: Ids = None,
-    around: Around = None,
-    grep: Grep = None,
-    before: Before = None,
-    after: After = None,
-    lines: Lines = None,
-    page: Page = None,
-    older_than: OlderThan = None,
-    max_tokens: MaxTokens = None,
-    exclude_build: ExcludeBuild = None,
-    model: Model = None,
-    with_ids: WithIds = False,
-    as_json: Json = False,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallOptions:
+    """The options that make a recall, most of them under their names on the wire."""
+
+    owner: Owner
+    conversation: Conversation = None
+    query: Annotated[
+        str | None,
+        typer.Option(
+            "--query",
+            "-q",
+            metavar="TEXT",
+            help="Messages about this subject: a question or words.",
+        ),
+    ] = None
+    ids: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--id", metavar="ID", help="The message with this id or short id; may be repeated."
+        ),
+    ] = None
+    around: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="This message, with messages before and after it."),
+    ] = None
+    grep: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Messages that contain this text.")
+    ] = None
+    before: Before = None
+    after: After = None
+    lines: Annotated[
+        str | None,
+        typer.Option(metavar=LINES, help="With one --id: only these lines of the message."),
+    ] = None
+    page: Annotated[int | None, typer.Option(help="With --query: the page of results, from 1.")] = (
+        None
+    )
+    older_than: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="With --grep: search only messages older than this one."),
+    ] = None
+    max_tokens: Annotated[int | None, typer.Option(help="Most tokens of the answer.")] = None
+    exclude_build: Annotated[
+        str | None,
+        typer.Option(
+            metavar="BUILD", help="Leave out messages that this build showed; needs a bus."
+        ),
+    ] = None
+    model: Annotated[
+        str | None,
+        typer.Option(autocompletion=complete_model, help="The model that will read the answer."),
+    ] = None
+    with_ids: Annotated[bool, typer.Option("--with-ids", help="With --query: also print ids.")] = (
+        False
+    )
+
+
+@takes(RecallOptions)
+def recall(ctx: typer.Context, *, options: RecallOptions, as_json: Json = False) -> None:
     """Print earlier messages that a context left out, found by words, ids or position.
 
     ctxb recall --owner ana --query "Where is the key?"
@@ -93,27 +98,14 @@ def recall(
     end of the text say how to get more.
     """
     settings = require_persistent_store(start(ctx.obj))
-    given: dict[str, object] = {
-        "query": query,
-        "ids": ids,
-        "around": around,
-        "grep": grep,
-        "before": before,
-        "after": after,
-        "lines": _read_lines(lines),
-        "page": page,
-        "older_than": older_than,
-        "max_tokens": max_tokens,
-        "exclude_build": exclude_build,
-        "model": model,
-        "with_ids": with_ids or None,
-    }
+    read = {"lines": _read_lines(options.lines), "with_ids": options.with_ids or None}
+    given = asdict(options) | read
+    raw = {"owner_key": given.pop("owner"), "conversation_id": given.pop("conversation")}
     content = {name: value for name, value in given.items() if value not in (None, [])}
     if not content.keys() & RECALL_MODES:
         raise typer.BadParameter("one of --query, --id, --around and --grep is needed")
-    raw = {"owner_key": owner, "conversation_id": conversation, "content": content}
     try:
-        request = RecallRequest.model_validate(raw)
+        request = RecallRequest.model_validate({**raw, "content": content})
     except InvalidRequestError as error:
         problems = [Problem(_name_options(each.pointer), each.detail) for each in error.problems]
         raise InvalidRequestError(_name_options(error.detail), problems) from error

@@ -1,8 +1,6 @@
 """``ctxb build`` and ``ctxb send``: a request made of options, and built here or by a worker."""
 
 import asyncio
-import functools
-import inspect
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -25,7 +23,7 @@ from service.cli.build_output import (
 from service.cli.exits import Exit, run_until_stopped
 from service.cli.history_files import read_history
 from service.cli.models import complete_model
-from service.cli.options import Json, owner_option
+from service.cli.options import Json, owner_option, takes
 from service.cli.previews import Texts, read_stored_texts, read_texts, texts_of_rows
 from service.cli.start import has_persistent_store, start
 from service.connect import connect_client, open_tracer, require_shared_bus
@@ -111,31 +109,7 @@ class RequestOptions:
     ] = False
 
 
-def takes_request_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the fields of `RequestOptions` as options; it gets them as ``options``.
-
-    typer learns a command's options from its signature. It has no way to share a set of them, so
-    the signature is replaced, as `inspect.signature` allows. A test runs both commands with it.
-    """
-    shared = inspect.signature(RequestOptions).parameters
-
-    @functools.wraps(command)
-    def called(**values: Any) -> None:  # noqa: ANN401 - whatever types the options have
-        options = RequestOptions(**{name: values.pop(name) for name in shared})
-        command(options=options, **values)
-
-    signature = inspect.signature(command)
-    own = [
-        parameter.replace(kind=parameter.KEYWORD_ONLY)
-        for name, parameter in signature.parameters.items()
-        if name != "options"
-    ]
-    parameters = [*shared.values(), *own]
-    called.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    return called
-
-
-@takes_request_options
+@takes(RequestOptions)
 def build(ctx: typer.Context, *, options: RequestOptions, as_json: Json = False) -> None:
     """Build one context here, without a bus, and print its messages.
 
@@ -177,7 +151,7 @@ Timeout = Annotated[
 ]
 
 
-@takes_request_options
+@takes(RequestOptions)
 def send(
     ctx: typer.Context,
     *,

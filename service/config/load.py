@@ -38,7 +38,7 @@ MESSAGES = {
 
 
 def load_settings(path: Path | None = None, **overrides: object) -> Settings:
-    """Return the settings of this process.
+    """Return the settings of this process: of ``overrides``, variables and files.
 
     Sources, in order of precedence: the arguments; variables that begin with ``CTXB_``; the .env
     file that ``CTXB_ENV_FILE`` names, else ``.env`` in the working directory if it exists; the

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain
 from typing import Final, Literal
@@ -169,16 +169,6 @@ class Selection:
     #: The indexes of preserved messages that started some of these: the user's newest.
     questions: frozenset[int]
 
-    @property
-    def to_summarize(self) -> list[Row]:
-        """Return the messages to summarise."""
-        return [row for index, row in enumerate(self.messages) if index in self.old]
-
-    @property
-    def to_preserve(self) -> list[Row]:
-        """Return the other messages."""
-        return [row for index, row in enumerate(self.messages) if index not in self.old]
-
     def draft(
         self, share: int, originals: Originals, row_cost: RowCost, now: datetime
     ) -> Draft | None:
@@ -224,10 +214,14 @@ def select_messages_for_compaction(
     row_cost = RowCosts(token_counter)
     share = int(available_budget * recent_preserve_ratio)
     selection = select(messages, row_cost, share)
-    earlier = frozenset(index for index, row in enumerate(messages) if is_summary(row))
-    if selection.old and sum(row_cost(messages[index]) for index in earlier) > share:
-        selection = replace(selection, old=selection.old | earlier)
-    return selection.to_summarize, selection.to_preserve
+    old, numbered = selection.old, list(enumerate(messages))
+    earlier = frozenset(index for index, row in numbered if is_summary(row))
+    if old and sum(row_cost(messages[index]) for index in earlier) > share:
+        old |= earlier
+    return (
+        [row for index, row in numbered if index in old],
+        [row for index, row in numbered if index not in old],
+    )
 
 
 def build_summarize_prompt(messages: Iterable[Row | Message]) -> str:

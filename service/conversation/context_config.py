@@ -29,7 +29,7 @@ class CompactionConfig:
 
 @dataclass(frozen=True, slots=True)
 class ContextConfig:
-    """Limits in tokens, and a strategy. Raises `ValueError`, also for unknown strategies."""
+    """Limits in tokens, and a strategy. Raises `ValueError` for invalid values."""
 
     #: The window of the model, including its answer.
     max_tokens: int = 8000

@@ -45,7 +45,7 @@ class CoordinationContextManager(ContextManager):
     def add_coordination_command(
         self, target_agent: str, command: str, conversation_id: str | None = None
     ) -> None:
-        """Add a command of the coordinator to an agent, to the session if none is named."""
+        """Add a command of the coordinator to an agent; by default to the session."""
         text = f"[TO: {one_line(target_agent)}] {command}"
         row = create_user_message(text, speaker_name(target_agent))
         session = self.coordination_session if conversation_id is None else conversation_id

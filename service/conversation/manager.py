@@ -158,7 +158,7 @@ class ContextManager:
             self._logger.log_system(prompt)
 
     def set_tool_definitions(self, tools: Sequence[Tool]) -> None:
-        """Set the tools that are offered to the model; special tokens in them are broken."""
+        """Set the tools that are offered to the model; special tokens in them get a backslash."""
         written = json.dumps(list(tools), default=str)
         broken = self._guard.shatter_json(written)
         self._tools = json.loads(broken) if broken != written else [deepcopy(t) for t in tools]
@@ -247,7 +247,7 @@ class ContextManager:
     def add_session_start_message(
         self, details: dict[str, str] | None = None, *, conversation_id: str | None = None
     ) -> None:
-        """Add the time before all messages, with details such as ``{"Agent": "scout"}``."""
+        """Insert a first message with the time, and details such as ``{"Agent": "scout"}``."""
         text = session_start(self._clock(), details)
         row = with_mark(create_user_message(text), SESSION)
         self.replace_rows([row, *self.rows(conversation_id)], conversation_id)
@@ -288,7 +288,7 @@ class ContextManager:
         return [deepcopy(row) for row in self.rows(conversation_id)]
 
     def rows(self, conversation_id: str | None = None) -> tuple[Row, ...]:
-        """Return the messages themselves, which are never changed but may be replaced."""
+        """Return the messages themselves, not copies: don't change them."""
         return tuple(self._conversations.get(self._resolve(conversation_id), ()))
 
     def replace_rows(self, rows: Iterable[Row], conversation_id: str | None = None) -> None:
@@ -296,7 +296,7 @@ class ContextManager:
         self._conversations[self._resolve(conversation_id)] = list(rows)
 
     def has_conversation(self, conversation_id: str | None = None) -> bool:
-        """Return whether a conversation exists, if only an empty one."""
+        """Return whether a conversation exists, even an empty one."""
         return self._resolve(conversation_id) in self._conversations
 
     def get_active_conversations(self) -> list[str]:
@@ -311,7 +311,7 @@ class ContextManager:
         return exists
 
     def clear(self, conversation_id: str | None = None) -> None:
-        """Empty a conversation, which is then no longer current, or ``"all"`` of them."""
+        """Empty a conversation, or ``"all"``; it is then no longer the current one."""
         name = self._resolve(conversation_id)
         if conversation_id == ALL:
             self._conversations = {DEFAULT: []}
@@ -350,7 +350,7 @@ class ContextManager:
         return built
 
     def get_prompt(self, conversation_id: str | None = None) -> list[dict[str, Any]]:
-        """Return the messages without date and time; deletes none."""
+        """Return the messages without date and time; never deletes any."""
         return self._build(conversation_id, "")[0].messages
 
     def get_token_usage(self, *, conversation_id: str | None = None) -> TokenUsage:
@@ -373,7 +373,7 @@ class ContextManager:
         self._rule = read_rule(strategy)
 
     def get_context_stats(self, conversation_id: str | None = None) -> dict[str, object]:
-        """Return how much of a conversation fits into the next call; empty for an unknown one."""
+        """Return how much of a conversation fits into the next call; {} for an unknown one."""
         if not self.has_conversation(conversation_id):
             return {}
         total = len(self.rows(conversation_id))

@@ -52,7 +52,8 @@ AnyCall = ToolCall | Mapping[str, object]
 class ContextLogger(Protocol):
     """Is called with each message, in their order (NEXUS3's session log).
 
-    A logger that has ``log_warning(message)`` also gets the reasons why messages were left out.
+    If it has ``log_warning(message)``, that gets a text when a message isn't added, can't be sent,
+    or when what is always kept exceeds the budget; not when messages don't fit.
     """
 
     def log_system(self, content: str) -> None:

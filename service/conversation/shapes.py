@@ -55,7 +55,7 @@ def messages_from_dicts(rows: Iterable[Row]) -> list[Message]:
 
 
 def messages_to_dicts(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """Return messages as dictionaries in OpenAI's chat form; OTHER is written as ``user``."""
+    """Return messages as dictionaries in OpenAI's chat form; the role OTHER becomes ``user``."""
     return [*map(_to_dict, messages)]
 
 

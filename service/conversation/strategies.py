@@ -71,7 +71,7 @@ class ContextStrategy(ABC):
         """
 
     async def compact(self, messages: Sequence[Row]) -> list[Row]:
-        """Return the messages that are kept, whether or not they were too many."""
+        """Apply the strategy, and return the messages that are kept."""
         return self.apply_context_strategy(messages)
 
     def should_compact(
@@ -87,7 +87,7 @@ class ContextStrategy(ABC):
         return self.counter.estimate_messages([to_blocks(row) for row in messages])
 
     def get_stats(self, total_messages: int) -> dict[str, object]:
-        """Return how many messages are kept at most and dropped at least, and the settings."""
+        """Return the most messages that are kept, the fewest that are dropped, and the settings."""
         kept = total_messages if self.max_kept is None else min(total_messages, self.max_kept)
         return {
             "strategy": self.name,
@@ -228,6 +228,7 @@ class CompositeStrategy(ContextStrategy):
 
     @override
     async def compact(self, messages: Sequence[Row]) -> list[Row]:
+        """Apply the strategies until the messages fit, and return those that are kept."""
         kept = read_units(messages).all_rows()
         for strategy in self.strategies:
             if not self.should_compact(kept, self.token_estimate(kept)):

@@ -26,7 +26,7 @@ ITEM_BYTES: Final = 1_000
 
 
 def read_units(rows: Sequence[Row]) -> "Units":
-    """Read messages of any of the sources' shapes, and repair what no model's API accepts.
+    """Read messages of all shapes as units, and repair what no model's API accepts.
 
     Results follow their calls then, and a call without a result gets a placeholder, except for the
     calls at the very end, whose results may still be on their way: nothing follows them, not even

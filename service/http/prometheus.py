@@ -21,18 +21,7 @@ from prometheus_client.metrics_core import Metric as MetricFamily
 from prometheus_client.registry import Collector
 
 from service.errors import CODES, BusError
-from service.observe.metrics import (
-    OTHER_MODEL,
-    DeadLetterReason,
-    Duplicate,
-    Metrics,
-    Part,
-    Reload,
-    Sizes,
-    Stage,
-    SummaryOutcome,
-    UnstoredRow,
-)
+from service.observe import metrics
 from service.observe.readiness import Check
 from service.ports.bus import Bus, Depth, Inbox
 from service.wire.response import COUNTS
@@ -69,7 +58,7 @@ METRICS: Final = (
         "Time of a stage of a request: waiting in the stream (`queue`), the whole build (`build`) "
         "with its parts `gather`, `fit`, `recall` and `record`, and sending the response (`send`).",
         labels=("stage",),
-        values=get_args(Part),
+        values=get_args(metrics.Part),
         buckets=DURATIONS,
     ),
     Metric(
@@ -129,14 +118,14 @@ METRICS: Final = (
         "Deliveries that got no new answer. Either the stored answer was sent again (`stored`), or "
         "nothing was sent since another worker had claimed the delivery (`lease_lost`).",
         labels=("reason",),
-        values=get_args(Duplicate),
+        values=get_args(metrics.Duplicate),
     ),
     Metric(
         "dead_letters",
         "Entries sent to the dead-letter stream. `reason` is `unreadable` (the sender is unknown), "
         "`deliveries` (delivered too often), or `result` (not a row that the store accepts).",
         labels=("reason",),
-        values=get_args(DeadLetterReason),
+        values=get_args(metrics.DeadLetterReason),
     ),
     Metric(
         "reply_dropped",
@@ -150,7 +139,7 @@ METRICS: Final = (
         "(`result`). Either another row has the same id, or the store was unavailable and "
         "`gather.degrade_history` is on.",
         labels=("kind",),
-        values=get_args(UnstoredRow),
+        values=get_args(metrics.UnstoredRow),
     ),
     Metric("events_lost", "Events that could not be published."),
     Metric(
@@ -159,14 +148,14 @@ METRICS: Final = (
         "were waiting), `not_needed` (nothing to summarise), `busy` (another worker is making "
         "the summary) or `overtaken` (the history changed, or another worker was faster).",
         labels=("outcome",),
-        values=get_args(SummaryOutcome),
+        values=get_args(metrics.SummaryOutcome),
     ),
     Metric(
         "config_reloads",
         "Reloads of changed prompt files: `reloaded` or `failed`. A file that can't be used counts "
         "as `failed` at each check.",
         labels=("result",),
-        values=get_args(Reload),
+        values=get_args(metrics.Reload),
     ),
     Metric(
         "tool_refresh",
@@ -198,7 +187,7 @@ def _counting(name: str, *fixed: str) -> Callable[..., None]:
     return count
 
 
-class PrometheusMetrics(Metrics):
+class PrometheusMetrics(metrics.Metrics):
     """The `Metrics` of one worker, in a registry of its own.
 
     Labels have few values, all of them from the code or the configuration.
@@ -225,14 +214,14 @@ class PrometheusMetrics(Metrics):
     count_reload = _counting("config_reloads")
     count_refresh = _counting("tool_refresh")
 
-    def record_duration(self, stage: Stage, seconds: float) -> None:
+    def record_duration(self, stage: metrics.Stage, seconds: float) -> None:
         """Note how long a part of a request took."""
         if stage == "history":
             self._observe("history_fetch_duration_seconds", seconds, self._store)
         else:
             self._observe("build_duration_seconds", seconds, stage)
 
-    def record_context(self, sizes: Sizes) -> None:
+    def record_context(self, sizes: metrics.Sizes) -> None:
         """Note the sizes of a context; takes some 15 µs."""
         self._observe("context_utilization_ratio", sizes.utilization, self._label(sizes.model))
         for block, tokens in sizes.blocks:
@@ -278,7 +267,7 @@ class PrometheusMetrics(Metrics):
         """Return the model's label: its name for the first `MODELS`, then `OTHER_MODEL`."""
         if len(self._models) < MODELS:
             self._models.add(model)
-        return model if model in self._models else OTHER_MODEL
+        return model if model in self._models else metrics.OTHER_MODEL
 
 
 # --- read on each scrape ---------------------------------------------------------------------

@@ -3,7 +3,6 @@
 import asyncio
 import math
 import secrets
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -11,6 +10,8 @@ from datetime import UTC, datetime
 from itertools import islice
 from time import monotonic
 from typing import Final
+
+from cachetools import TTLCache
 
 from service.audit.reports import BuildReport, ContentMode
 from service.errors import BudgetExceededError, ContextBuilderError
@@ -94,8 +95,6 @@ class RecentBuild:
     number: int
     owner_key: str
     summary: BuildSummary
-    #: When it expires, on a monotonic clock.
-    until: float
 
 
 class RecentBuilds:
@@ -104,10 +103,8 @@ class RecentBuilds:
     def __init__(
         self, *, size: int, seconds: float, clock: Callable[[], float] = monotonic
     ) -> None:
-        self._size = size
-        self._seconds = seconds
-        self._clock = clock
-        self._builds: OrderedDict[str, RecentBuild] = OrderedDict()
+        # all builds are read at once, so that the least recently read one is the oldest
+        self._builds: TTLCache[str, RecentBuild] = TTLCache(size, seconds, timer=clock)
         #: The number of the newest build; 0 before the first.
         self.last = 0
         self._changed = asyncio.Event()
@@ -144,12 +141,8 @@ class RecentBuilds:
         self.drop(summary.build_id)
         self.last += 1
         self._builds[summary.build_id] = RecentBuild(
-            number=self.last,
-            owner_key=owner_key,
-            summary=summary,
-            until=self._clock() + self._seconds,
+            number=self.last, owner_key=owner_key, summary=summary
         )
-        self._evict()
         self._wake()
 
     def drop(self, build_id: str) -> None:
@@ -158,7 +151,6 @@ class RecentBuilds:
 
     def of(self, owner_key: str, *, after: int = 0, before: float = math.inf) -> list[RecentBuild]:
         """Return the builds of an owner with numbers between these two, oldest first."""
-        self._evict()
         return [
             build
             for build in self._builds.values()
@@ -172,16 +164,14 @@ class RecentBuilds:
 
     def newest_by_owner(self) -> dict[str, RecentBuild]:
         """Return the newest build of each owner, the newest first."""
-        self._evict()
         newest = {build.owner_key: build for build in self._builds.values()}
         ordered = sorted(newest.items(), key=lambda item: item[1].number, reverse=True)
         return dict(ordered)
 
     def has_all_since(self, number: int) -> bool:
         """Return whether every build with a higher number is still listed."""
-        self._evict()
-        oldest = next(iter(self._builds.values()), None)
-        return number >= self.last or (oldest is not None and oldest.number <= number + 1)
+        oldest = min((build.number for build in self._builds.values()), default=self.last + 1)
+        return number >= self.last or oldest <= number + 1
 
     async def wait(self, seconds: float) -> None:
         """Wait for the next build or for `close`, at most ``seconds``."""
@@ -196,14 +186,6 @@ class RecentBuilds:
         self.closed = True
         self._builds.clear()
         self._wake()
-
-    def _evict(self) -> None:
-        now = self._clock()
-        while self._builds:
-            build_id, oldest = next(iter(self._builds.items()))
-            if oldest.until > now and len(self._builds) <= self._size:
-                return
-            self.drop(build_id)
 
     def _wake(self) -> None:
         self._changed.set()

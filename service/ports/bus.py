@@ -258,7 +258,7 @@ class Bus(Protocol):
 
     @property
     def recalls(self) -> Inbox:
-        """The stream of recalls, in the same group; its entries are moved to the others."""
+        """The stream of recalls, in this group; workers move its entries to the request streams."""
 
     def subscribe_requests(
         self, topic: str = Topics.CONTEXT_BUILD_REQUEST
@@ -292,10 +292,10 @@ class Bus(Protocol):
         """
 
     async def publish_to(self, channel: str, payload: bytes) -> int:
-        """Publish on a channel, such as a request's ``reply_to``; return its subscribers."""
+        """Publish on a channel, such as a ``reply_to``; return the number of its subscribers."""
 
     def subscribe(self, channel: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Yield the payloads of a channel, from the moment the context is entered."""
+        """Yield the payloads of a channel, from when its ``async with`` begins."""
 
     # --- results and events ----------------------------------------------------------------------
 

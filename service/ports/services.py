@@ -114,7 +114,7 @@ class Embedder(Protocol):
         """The name of the model; vectors of another model are computed again."""
 
     async def embed(self, texts: Sequence[str], *, question: bool = False) -> Sequence[Vector]:
-        """Return the vector of each text, all of the same length; of a long text, the beginning's.
+        """Return a vector for each text, all of one length; of a long text only the start counts.
 
         Some models treat a ``question`` unlike possible answers. Raises `NoVectorError` if a
         text is refused, such as a question in a language that the model doesn't know.

@@ -111,7 +111,7 @@ class HistoryReader(Protocol):
         """
 
     async def rows(self, owner_key: str, ids: Sequence[str], *, pruned: bool = True) -> list[Row]:
-        """Return the owner's rows with these ids, in their order; also pruned ones, unless not."""
+        """Return the owner's rows with these ids, in this order; by default pruned ones too."""
 
     async def around(
         self, owner_key: str, conversation_id: str | None, row_id: str, *, before: int, after: int
@@ -123,7 +123,7 @@ class HistoryReader(Protocol):
 
 
 class HistoryStore(HistoryReader, Protocol):
-    """All that a store of histories does. Raises `StoreError`.
+    """A store of histories. Raises `StoreError`.
 
     A row can be hidden by hand (pruned), fallen out of its owner's context, and archived. None of
     these flags deletes it.
@@ -141,7 +141,7 @@ class HistoryStore(HistoryReader, Protocol):
     async def flag_fallen(
         self, owner_key: str, ids: Sequence[str], *, archiving: Archiving | None = None
     ) -> list[str]:
-        """Flag rows as fallen out of their owner's context, and archive them with ``archiving``.
+        """Flag rows as fallen out of their owner's context; with ``archiving``, also archive them.
 
         Returns the rows that were not flagged before, in the order of ``ids``; of several callers
         exactly one gets each row. Unknown ids and pruned rows are left out.

@@ -2,7 +2,7 @@
 
 import math
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
@@ -138,6 +138,11 @@ class _Texts:
         self._size = 0
         self.lengths: Final = lengths
         self.damping: Final = damp(lengths)
+
+    @cached_property
+    def terms(self) -> Set[str]:
+        """Return the terms of all texts."""
+        return frozenset().union(*self._counts)
 
     def find(self, terms: Iterable[str]) -> Postings:
         """Look terms up in the texts, each once."""

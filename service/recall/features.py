@@ -37,6 +37,7 @@ def compute_features(question: Question, corpus: Corpus) -> dict[str, Values]:
     return {
         **_gram_scores(search),
         **_stem_scores(search),
+        "kinds": _kind_scores(search),
         **{f"cov{reach}": _coverage(search, reach) for reach in COVERAGE_TOKENS},
         **_date_relations(search),
         "length": corpus.lengths,
@@ -67,6 +68,18 @@ def _stem_scores(search: _Search) -> Mapping[str, Values]:
         "message": scale(bm25_damped(query, search.postings, corpus.stems.damping)),
         "session": scale([by_session[session] for session in sessions]),
     }
+
+
+def _kind_scores(search: _Search) -> Values:
+    """Return the sum of the rarities of kinds of what the question's words name."""
+    corpus = search.corpus
+    scores = [0.0] * len(corpus.passages)
+    # in an order that is the same on all machines, so that sums are, too
+    for postings in corpus.stems.find(sorted(search.question.kinds & corpus.stems.terms)).values():
+        rarity = idf(len(scores), len(postings))
+        for index, _ in postings:
+            scores[index] += rarity
+    return scale(scores)
 
 
 def _coverage(search: _Search, reach: int) -> Values:

@@ -1,21 +1,36 @@
 """Parse a question into weighted search terms; one without any uses those of the last turn."""
 
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Final
 
 from stop_words import get_stop_words
 
 from formatters.model import Passage, Role
-from service.recall.terms import analyze, detect_language, is_cjk, plain_words, without_stop_words
+from service.recall.kinds import find_kinds
+from service.recall.terms import (
+    DEFAULT,
+    analyze,
+    detect_language,
+    is_cjk,
+    plain_words,
+    without_stop_words,
+)
 
 #: Characters of a longer question that count at its beginning, and at its end: a question precedes
 #: or follows a pasted text.
 MAX_QUESTION_CHARS: Final = 2_000
 #: Newest passages used to detect the language, together with the question.
 LANGUAGE_PASSAGES: Final = 20
+#: Words of a question whose kinds are looked up; a longer text is no question for a kind.
+KIND_WORDS: Final = 20
+#: Newest texts in which speakers are looked for, and how many of them a speaker's name begins.
+NAMING_TEXTS: Final = 20
+LEAST_TURNS: Final = 2
 #: The terms to look up in an index that count at the beginning of a question, and at its end.
 QUESTION_TERMS: Final = 100
 #: The most passages of a last turn.
@@ -35,6 +50,10 @@ STOP_HAN_WEIGHT: Final = 0.3
 #: next one is inflected; that single character counts as a word.
 HAN_HIRAGANA_WEIGHT: Final = 0.5
 
+#: A word with a small letter at its beginning: no name.
+_PLAIN_WORD: Final = re.compile(r"\b[a-z]{3,}\b")
+#: A name that may begin a text, as in "Tim: …".
+_SPEAKER: Final = re.compile(r"([A-Z][\w'-]*)(?: [A-Z][\w'-]*)?:")
 _SINGLE_HAN: Final = re.compile("(?<![\u3400-\u9fff])[\u3400-\u9fff](?![\u3400-\u9fff])")
 
 
@@ -47,6 +66,8 @@ class Question:
     stems: Mapping[str, float]
     #: Runs of characters within words.
     grams: Mapping[str, float]
+    #: The stems of kinds of what its words name.
+    kinds: Set[str] = frozenset()
     #: The moment of the question; None if unknown.
     now: datetime | None = None
 
@@ -68,7 +89,23 @@ def read_question(text: str, passages: Sequence[Passage], now: datetime | None) 
             last = analyze(passage.text, language)
             stems |= dict.fromkeys(last.stems, LAST_TURN_WEIGHT)
             grams |= dict.fromkeys(last.grams, LAST_TURN_WEIGHT)
-    return Question(text=text, language=language, stems=stems, grams=grams, now=now)
+    plain = _PLAIN_WORD.findall(text) if language == DEFAULT else ()
+    subjects = islice(without_stop_words(plain, language), KIND_WORDS)
+    kinds = find_kinds(subjects) - stems.keys()
+    return Question(text, language, stems, grams, kinds, now)
+
+
+def without_speakers(question: str, texts: Iterable[str]) -> str:
+    """Return a question without the names of those who speak in texts such as "Tim: …".
+
+    Each of these texts has a name, so a name in the question says little about what is similar.
+    """
+    openings = Counter(match[1] for text in texts if (match := _SPEAKER.match(text)))
+    names = [name for name, turns in openings.items() if turns >= LEAST_TURNS]
+    if not names:
+        return question
+    named = "|".join(map(re.escape, names))
+    return re.sub(rf"\b(?:{named})\b(?:['’]s\b)?", "", question).strip() or question
 
 
 def question_terms(text: str, passages: Sequence[Passage]) -> tuple[str, ...]:

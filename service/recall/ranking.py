@@ -28,6 +28,7 @@ WEIGHTS: Final[Mapping[str, float]] = {
     "near100": 1.5,
     "near300": 0.5,
     "session": 0.75,
+    "kinds": 1.25,
     "cov120": 2.5,
     "cov400": 1.5,
     "length": 1.0,

@@ -5,7 +5,7 @@ from math import fsum, sqrt
 from typing import Final
 
 #: The weight of similarity relative to the score by words, both in standard deviations.
-WEIGHT: Final = 0.5
+WEIGHT: Final = 0.4
 #: The weight of the rows before and after a row, relative to its own similarity.
 NEIGHBOUR_WEIGHT: Final = 0.5
 #: The least deviation of scores by words: if no row has the question's words, they hardly differ.

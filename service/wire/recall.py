@@ -5,7 +5,6 @@ They come on the streams of all requests, distinguished by their content.
 
 from dataclasses import replace
 from datetime import datetime
-from functools import cached_property
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
@@ -18,26 +17,11 @@ from pydantic import (
     model_validator,
 )
 from pydantic.functional_validators import ModelWrapValidatorHandler
-from pydantic.json_schema import SkipJsonSchema
 
 from service.errors import ContextBuilderError, did_you_mean, escape_key
-from service.wire.payload import (
-    MAX_BYTES,
-    MAX_ID,
-    MAX_OWNER_KEY,
-    canonical_json,
-    derive_id,
-    fingerprint,
-)
+from service.wire.payload import MAX_BYTES, MAX_ID, canonical_json, derive_id, fingerprint
 from service.wire.protocol import SCHEMA_VERSION
-from service.wire.request import (
-    Envelope,
-    RejectedError,
-    RequestMetadata,
-    Tolerant,
-    Trace,
-    decode_as,
-)
+from service.wire.request import Envelope, RejectedError, RequestFields, Tolerant, Trace, decode_as
 from service.wire.response import (
     BuildFailure,
     ResponseMetadata,
@@ -45,7 +29,7 @@ from service.wire.response import (
     error_response,
     response_head,
 )
-from service.wire.validation import RECALL_MODES, check_version, invalid_errors, omit_derived
+from service.wire.validation import RECALL_MODES, check_version, invalid_errors
 
 #: Limits of a recall's content: characters of a query and of a text, ids, messages on either
 #: side of one, and pages.
@@ -139,25 +123,15 @@ class RecallContent(Tolerant, extra="allow", strict=True):
         return self
 
 
-class RecallRequest(Tolerant, json_schema_extra=omit_derived):
-    """A request for earlier messages; `CONTEXT_RECALL_REQUEST` on the bus.
+class RecallRequest(RequestFields):
+    """A request for earlier messages, on the topic `context.recall.request`.
 
     Validation of an object raises as that of a `BuildRequest` does.
     """
 
-    schema_version: str = SCHEMA_VERSION
-    id: Annotated[str, Field(min_length=1, max_length=MAX_ID)]
-    run_id: Annotated[str, Field(min_length=1, max_length=MAX_ID)] | None = None
-    owner_key: Annotated[str, Field(min_length=1, max_length=MAX_OWNER_KEY)]
-    #: The only conversation whose messages may be fetched; absent: all of the owner's.
-    conversation_id: Annotated[str, Field(min_length=1, max_length=MAX_ID)] | None = None
-    role: str = "SYSTEM"
-    timestamp: Any = None
+    kind = "recall"
+
     content: RecallContent
-    metadata: RequestMetadata = RequestMetadata()
-    #: Set on receipt, never by a sender.
-    fingerprint: Annotated[str, SkipJsonSchema(), Field(exclude=True)] = ""
-    received_at: Annotated[datetime | None, SkipJsonSchema(), Field(exclude=True)] = None
 
     @model_validator(mode="wrap")
     @classmethod
@@ -187,18 +161,6 @@ class RecallRequest(Tolerant, json_schema_extra=omit_derived):
             )
             for key in self.content.model_extra or {}
         ]
-
-    @cached_property
-    def envelope(self) -> Envelope:
-        """The parts of the request that its response repeats."""
-        return Envelope(
-            id=self.id,
-            owner_key=self.owner_key,
-            run_id=self.run_id,
-            fingerprint=self.fingerprint,
-            metadata=self.metadata,
-            kind="recall",
-        )
 
 
 def decode_recall(
@@ -258,7 +220,7 @@ class RecallSuccess(BaseModel, frozen=True):
 
 
 class RecallResponse(BaseModel, frozen=True):
-    """The answer to a recall; `CONTEXT_RECALL_RESPONSE` on the bus."""
+    """The answer to a recall, on its `reply_to` or `context.recall.response`."""
 
     schema_version: str = SCHEMA_VERSION
     id: str

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache, cached_property
-from typing import Annotated, Any, Final, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar
 
 import structlog
 from pydantic import (
@@ -245,7 +245,7 @@ class EditOption(Tolerant, extra="allow", strict=True):
 
 
 class ManagementOption(Tolerant, extra="forbid", strict=True):
-    """How the provider shall manage a long context on its side."""
+    """How the provider is to manage a long context on its side."""
 
     edits: Annotated[list[EditOption], Field(min_length=1, max_length=MAX_EDITS)]
 
@@ -359,7 +359,7 @@ Tools = Annotated[list[Any] | None, AfterValidator(_one_kind), WithJsonSchema(_T
 
 
 class Run(Tolerant):
-    """A run as the orchestrator holds it.
+    """An input, with the messages that answer it so far.
 
     The first message of its history is the current input. The others followed it, oldest first:
     assistant messages with their tool calls, and tool results.
@@ -426,29 +426,53 @@ Content = Annotated[
 ]
 
 
-class BuildRequest(Tolerant, json_schema_extra=omit_derived):
-    """A request to build a context; `CONTEXT_BUILD_REQUEST` on the bus.
+class RequestFields(Tolerant, json_schema_extra=omit_derived):
+    """The parts that requests of all kinds have."""
+
+    kind: ClassVar[RequestKind]
+
+    schema_version: str = SCHEMA_VERSION
+    id: Annotated[str, Field(min_length=1, max_length=MAX_ID)]
+    run_id: Annotated[str, Field(min_length=1, max_length=MAX_ID)] | None = None
+    owner_key: Annotated[str, Field(min_length=1, max_length=MAX_OWNER_KEY)]
+    #: In a recall, the only conversation whose messages may be fetched.
+    conversation_id: Annotated[str, Field(min_length=1, max_length=MAX_ID)] | None = None
+    role: str = "SYSTEM"
+    timestamp: Any = None
+    content: Any
+    metadata: RequestMetadata = RequestMetadata()
+    #: Set on receipt, never by a sender: the hash that distinguishes two requests with one id, and
+    #: the time of receipt. Fields, because private attributes would add 10 % to the validation.
+    fingerprint: Annotated[str, SkipJsonSchema(), Field(exclude=True)] = ""
+    received_at: Annotated[datetime | None, SkipJsonSchema(), Field(exclude=True)] = None
+
+    @cached_property
+    def envelope(self) -> Envelope:
+        """The parts of the request that its response repeats."""
+        return Envelope(
+            id=self.id,
+            owner_key=self.owner_key,
+            run_id=self.run_id,
+            fingerprint=self.fingerprint,
+            metadata=self.metadata,
+            kind=self.kind,
+        )
+
+
+class BuildRequest(RequestFields):
+    """A request to build a context, on the topic `context.build.request`.
 
     Validation of an object raises errors of `service.errors` only: `InvalidRequestError` with a
     JSON pointer for each problem, `UnsupportedContentError` or `UnsupportedVersionError`. Use
     `decode` for bytes.
     """
 
-    schema_version: str = SCHEMA_VERSION
-    id: Annotated[str, Field(min_length=1, max_length=MAX_ID)]
+    kind = "build"
+
     run_id: Annotated[str, Field(min_length=1, max_length=MAX_ID)]
-    owner_key: Annotated[str, Field(min_length=1, max_length=MAX_OWNER_KEY)]
-    conversation_id: Annotated[str, Field(min_length=1, max_length=MAX_ID)] | None = None
-    role: str = "SYSTEM"
-    timestamp: Any = None
     content: Content
-    metadata: RequestMetadata = RequestMetadata()
-    #: Set on receipt, never by a sender: the hash that distinguishes two requests with one id, the
-    #: end of derived ids, the time of receipt, and pointers of misplaced keys. Fields, because
-    #: private attributes would add 10 % to the validation.
-    fingerprint: Annotated[str, SkipJsonSchema(), Field(exclude=True)] = ""
+    #: Set on receipt too: the end of derived ids, and pointers of misplaced keys.
     derived_name: Annotated[str, SkipJsonSchema(), Field(exclude=True)] = ""
-    received_at: Annotated[datetime | None, SkipJsonSchema(), Field(exclude=True)] = None
     misplaced: Annotated[tuple[str, ...], SkipJsonSchema(), Field(exclude=True)] = ()
 
     @model_validator(mode="wrap")
@@ -498,7 +522,7 @@ class BuildRequest(Tolerant, json_schema_extra=omit_derived):
 
     @property
     def former_ids(self) -> tuple[str, str] | None:
-        """Return what versions up to 1.0 named the input's row and the run; None if the same.
+        """Return the ids that versions up to 1.0 gave the input's row and the run, if different.
 
         Other requests may have had the same ids then.
         """
@@ -520,7 +544,7 @@ class BuildRequest(Tolerant, json_schema_extra=omit_derived):
 
     @property
     def derived_ids(self) -> frozenset[str]:
-        """Return the ids in `run_rows` of messages that have none of their own."""
+        """Return the ids in `run_rows` that were made for messages without an id."""
         own = {message.id for message in self.run.history}
         return frozenset(row["id"] for row in self.run_rows if row["id"] not in own)
 
@@ -538,7 +562,7 @@ class BuildRequest(Tolerant, json_schema_extra=omit_derived):
 
     @property
     def ignored_keys(self) -> Iterator[Problem]:
-        """Yield the keys that are ignored, with what may have been meant."""
+        """Yield the keys that are ignored, each with a suggestion."""
         for key in self.options.model_extra or {}:
             detail = f"is unknown and ignored{did_you_mean(key, OPTIONS)}"
             yield Problem(f"{self.options_pointer}/{escape_key(key)}", detail)
@@ -554,17 +578,6 @@ class BuildRequest(Tolerant, json_schema_extra=omit_derived):
         if key == "messages":
             return f"is unknown and ignored; {INPUT_KEYS}"
         return f"is unknown and ignored{did_you_mean(key, ShortContent.model_fields)}"
-
-    @cached_property
-    def envelope(self) -> Envelope:
-        """The parts of the request that its response repeats."""
-        return Envelope(
-            id=self.id,
-            owner_key=self.owner_key,
-            run_id=self.run_id,
-            fingerprint=self.fingerprint,
-            metadata=self.metadata,
-        )
 
 
 def _clean_parts(request: BuildRequest) -> None:

@@ -186,7 +186,7 @@ class BuildFailure(BaseModel, frozen=True):
 
 
 class BuildResponse(BaseModel, frozen=True):
-    """The answer to a request; `CONTEXT_BUILD_RESPONSE` on the bus."""
+    """The answer to a request, on its `reply_to` or `context.build.response`."""
 
     schema_version: str = SCHEMA_VERSION
     id: str

@@ -93,7 +93,7 @@ class ContextClient:
         timeout_seconds: float | None = None,
         via: Literal["stream", "channel"] = "stream",
     ) -> BuildResponse:
-        """Send a request and return its response, also an error; else raises as `build` does."""
+        """Send a request and return its response, which may be an error; raises as `build`."""
         response = await self.exchange(request, timeout_seconds=timeout_seconds, via=via)
         if isinstance(response, RecallResponse):
             raise InvalidRequestError("the request is a recall; `recall` sends it")

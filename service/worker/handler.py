@@ -128,7 +128,7 @@ class Handler:
             if rejected.envelope is None:
                 raise
             request, envelope = rejected.error, rejected.envelope
-            if not (envelope.identified or self._may_reply(envelope)):
+            if not envelope.identified and self._reply_problem(envelope):
                 raise
         problem = self._reply_problem(envelope)
         if problem and not isinstance(request, ContextBuilderError):
@@ -206,7 +206,8 @@ class Handler:
         self._metrics.count_answer(error.code)
         self.on_refusal(envelope, error)
         # lists and streams are for answers; their readers find this on the common channel
-        reply_to, kind = self._reply_address(envelope, may_reply=self._may_reply(envelope))
+        may_reply = self._reply_problem(envelope) is None
+        reply_to, kind = self._reply_address(envelope, may_reply=may_reply)
         channel = reply_to if kind == "channel" else self._response_topic(envelope)
         try:
             await self.bus.publish_to(channel, response)
@@ -316,9 +317,6 @@ class Handler:
     def _fail(self, incoming: Incoming, error: ContextBuilderError) -> Answered[BuildResponse]:
         response = error_response(incoming.envelope, error, self.bus.now(), own_trace())
         return Answered(response, error=error)
-
-    def _may_reply(self, envelope: Envelope) -> bool:
-        return self._reply_problem(envelope) is None
 
     def _reply_problem(self, envelope: Envelope) -> str | None:
         """Return why a reply may not go where the request wants it; None if it may."""

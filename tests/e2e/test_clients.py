@@ -92,6 +92,20 @@ async def test_the_client_for_node_can_be_imported(ctxb: Ctxb) -> None:
     assert out.startswith("success kept (")
 
 
+async def test_the_client_for_node_publishes_rows_and_reads_reports(ctxb: Ctxb) -> None:
+    """As the page shows: the row gets into the history, and the report isn't damaged."""
+    skip_without_programs("ask.mjs")
+    page = (CLIENTS.parents[1] / "docs" / "clients.md").read_text("utf-8")
+    (program,) = (each for each in page.split("```js\n") if "inflateSync(packed)" in each)
+    shutil.copy(CLIENTS / "ask.mjs", ctxb.folder)
+    (ctxb.folder / "program.mjs").write_text(program.partition("```")[0], "utf-8")
+    out = ""
+    async with ctxb.worker(), asyncio.timeout(HUNG):
+        while "run_1_1" not in out:  # the first time, there may be no row and no report yet
+            code, out, err = await run(str(ctxb.folder / "program.mjs"), "", ctxb.folder)
+            assert code == 0, err
+
+
 @pytest.mark.parametrize("name", list(COMMANDS))
 async def test_a_client_is_answered(name: str, on_bus: Ctxb, server_url: str) -> None:
     """Its words arrive whole, and the answer comes back whole; asked again, it is another one."""

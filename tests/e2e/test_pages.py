@@ -19,14 +19,18 @@ PAGES = ["tutorial.md", "builds.md", "cost.md", "strategies.md", *HOW_TOS]
 #: Other lines of a block are shown, not run: the answer to something, or a message.
 SHOWN = {"json", "text"}
 
-#: Commands that a test can't run: they would install, or leave the folder.
+#: Commands that aren't run here: they would install, leave the folder, or need a port of their own.
 NOT_RUN = {
     "make demo",
     ". .venv/bin/activate",
     "mkdir -p build/tutorial",
-    "ln -s ../../service/cli/demo/history.json build/tutorial/weekend.json",
+    "cp service/cli/demo/history.json build/tutorial/weekend.json",
     "cd build/tutorial",
+    "python3 -m venv .venv",
+    'pip install "$(echo ./ctxb-*.whl)[embedded]"',
+    "cp .venv/lib/python*/site-packages/ctxb/service/cli/demo/history.json weekend.json",
     "pip install --editable .",
+    "node explain.mjs bld_5d4b8ca19cb01f1f52f2390e46b46de4 m43",
 }
 
 

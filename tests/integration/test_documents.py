@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import sys
 import tomllib
 from asyncio.subprocess import DEVNULL, PIPE, Process
@@ -32,6 +33,7 @@ from scripts.reference.commands import command_line
 from service.adapters.embedded.binaries import find_server
 from service.adapters.embedded.server import embedded_server
 from service.adapters.redis.shards import Shard
+from service.adapters.tokens.tokenizers import get_token_counter
 from service.budget.decisions import REASONS, Outcome
 from service.budget.strategies import STRATEGIES
 from service.cli.exits import Exit
@@ -41,6 +43,7 @@ from service.config.settings import Settings
 from service.config.settings_layers import ALIASES, RENAMED
 from service.config.sources import CONFIG_VARIABLE, ENV_FILE_VARIABLE
 from service.conversation.context_config import ContextConfig
+from service.conversation.manager import ContextManager
 from service.conversation.strategies import (
     ContextStrategy,
     SlidingWindowStrategy,
@@ -56,6 +59,7 @@ from service.wire.recall import RecallRequest
 from service.wire.request import BuildRequest
 from service.wire.response import BuildResponse
 from service.worker.handler import decode_request
+from tests.serving import serving
 from tests.support import SEARCH, lacking
 from tests.unit.service.conversation.talk import EXAMPLE, names
 from tests.validity.canonical import canonical
@@ -72,7 +76,7 @@ MOST_LINES = {
     **dict.fromkeys(("deployment.md", "how-to-make-it-yours.md"), 260),
     "ARCHITECTURE.md": 120,
     "context.md": 340,
-    "in-process.md": 280,
+    "in-process.md": 380,
     "porting.md": 300,
     "tutorial.md": 320,
     "metrics.md": 350,
@@ -243,13 +247,12 @@ def test_the_response_of_the_wire_page_is_whole() -> None:
 
 
 def test_events_in_documents_are_whole() -> None:
-    """The published schema takes the one that is shown, with all keys of the table."""
+    """The published schema takes the one that is shown, which has every key."""
     schema = Draft202012Validator(json.loads(text_of("docs/schemas/context_pruned.json")))
     (event,) = (each for each in documents_json() if is_event(each))
 
     schema.validate(event)
-    table = section(text_of("docs/wire.md"), "### Rows that fall out")
-    assert {*first_column(table), "run_id"} == set(event["content"]) == set(Pruned.model_fields)
+    assert set(event["content"]) == set(Pruned.model_fields)
 
 
 def test_rows_in_documents_can_be_published() -> None:
@@ -329,6 +332,22 @@ def test_the_example_of_the_context_manager_runs() -> None:
     roles = [message["role"] for message in names["messages"]]
     assert roles == ["system", "user", "assistant", "tool"]
     assert 0 < names["usage"]["total"] < names["usage"]["available"] == 6000
+
+
+def test_the_reasons_of_a_conversation_are_those_of_its_build() -> None:
+    """What the page explains is what a build of the manager leaves out."""
+    page = "docs/in-process.md"
+    (example,) = (body for body in fences(text_of(page), "python") if "def explain(" in body)
+    names: dict[str, Any] = {}
+    exec(compile(example, page, "exec"), names)  # noqa: S102 - our own page
+    context = ContextManager(ContextConfig(300, 100), token_counter=get_token_counter())
+    for number in range(30):
+        context.add_user_message(f"Row {number} to the island, and tell me about the lake there.")
+
+    dropped = len(context.messages) - len(context.build_messages())
+
+    assert 0 < dropped < len(context.messages)
+    assert f"dropped {dropped}" in names["explain"](context)
 
 
 WINDOWS: Mapping[str, Callable[[int], ContextStrategy]] = {
@@ -579,6 +598,25 @@ def test_the_builder_in_process_works(capsys: pytest.CaptureFixture[str]) -> Non
     exec(compile(example, page, "exec"), {"__name__": "example"})  # noqa: S102 - our own text
 
     assert "[2025-12-09 17:02] Human: Where is the key?" in capsys.readouterr().out
+
+
+async def test_the_program_that_explains_a_build_later_works(tmp_path: Path) -> None:
+    """It prints the decision about a message, though the request did not ask for decisions."""
+    if (node := shutil.which("node")) is None:
+        lacking("node is not installed")
+    (program,) = fences(text_of("docs/builds.md"), "js")
+    async with serving() as scene:
+        await scene.remember(6, owner="ines")
+        content = await scene.built(owner="ines")
+        path = tmp_path / "explain.mjs"
+        path.write_text(program.replace("http://127.0.0.1:8766", scene.served.address), "utf-8")
+        process = await asyncio.create_subprocess_exec(
+            node, str(path), content["build_id"], "m2", stdout=PIPE
+        )
+        printed, _ = await process.communicate()
+
+    assert not content["decisions"]
+    assert b"decision: 'kept'" in printed
 
 
 def test_the_client_that_is_shown_is_the_one_that_is_tested() -> None:

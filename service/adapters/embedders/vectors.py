@@ -12,16 +12,9 @@ _TINY: Final = 1e-9
 
 
 def compare_vectors(question: Vector, rows: Sequence[bytes]) -> list[float]:
-    """Return the cosine of a question and each row, relative to the mean of the rows.
-
-    The mean is subtracted from all vectors: the subject that a whole conversation shares doesn't
-    distinguish its rows.
-    """
+    """Return the cosine of a question and each row."""
     matrix = np.frombuffer(b"".join(rows), "<f2").reshape(len(rows), -1).astype(np.float32)
-    mean = matrix.mean(axis=0)
-    matrix -= mean
     asked = np.asarray(question, np.float32)
-    asked = asked / max(float(np.linalg.norm(asked)), _TINY) - mean
     lengths = np.sqrt(np.einsum("ij,ij->i", matrix, matrix)) * np.linalg.norm(asked)
     # by einsum as well: a product of BLAS would take several cores for what takes milliseconds
     products = np.einsum("ij,j->i", matrix, asked)

@@ -139,7 +139,7 @@ class RedisBus:
         """Add a request to the stream; returns the entry's id."""
         await self.shards.recount()
         more = () if recall is None else (RECALL_FIELD, recall)
-        return await self._append(await self.shards.topic_of(payload), payload, *more)
+        return await self.append(await self.shards.topic_of(payload), payload, *more)
 
     async def find_results(self, identities: Sequence[Identity]) -> list[StoredResult | None]:
         """Return the stored answers to these requests, or None."""
@@ -168,11 +168,8 @@ class RedisBus:
         with bus_errors("publish"):
             return await self._servers.publish(channel, payload)
 
-    async def append(self, topic: str, payload: bytes) -> str:
-        """Add an entry to a stream; returns its id."""
-        return await self._append(topic, payload)
-
-    async def _append(self, topic: str, payload: bytes, *more: str) -> str:
+    async def append(self, topic: str, payload: bytes, *more: str) -> str:
+        """Add an entry to a stream, with ``more`` fields after the payload; returns its id."""
         key = self._options.prefix + topic
         command = Command("XADD", key, "*", "data", payload, *more)
         return str(await self._servers.run_one(f"append to {key}", command), "ascii")

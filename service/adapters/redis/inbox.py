@@ -9,6 +9,7 @@ from redis.exceptions import ResponseError
 
 from service.adapters.bus_options import BusOptions
 from service.adapters.bus_records import dead_letter_fields, written_ids
+from service.adapters.redis import scripts
 from service.adapters.redis.driver import (
     Argument,
     Call,
@@ -20,17 +21,6 @@ from service.adapters.redis.driver import (
     bus_errors,
     flatten,
     is_unavailable,
-)
-from service.adapters.redis.scripts import (
-    CHANGE_LEASE,
-    CLAIM,
-    DEAD_LETTER,
-    EARLIER,
-    LEAVE,
-    OLDEST,
-    TAKE_FAIRLY,
-    TRIM,
-    count_waiting,
 )
 from service.adapters.redis.servers import Reading, Servers
 from service.errors import BusError, ForbiddenError
@@ -107,7 +97,9 @@ class RedisInbox:
         for topic in await self._usable_topics():
             if len(claimed) >= slots:
                 break
-            call = self._call(CLAIM, topic, self._lease_ms, slots - len(claimed), int(counted))
+            call = self._call(
+                scripts.CLAIM, topic, self._lease_ms, slots - len(claimed), int(counted)
+            )
             claimed += self._taken(topic, *await self._run_scripts([call]))
         return claimed
 
@@ -133,7 +125,7 @@ class RedisInbox:
             shares = [_share(number, index, len(sharers)) for number in (slots, heavy)]
             self._turns[topic] += min(shares) > 0
             turns = (self._turns[topic], self._served[topic])
-            calls.append(self._call(TAKE_FAIRLY, topic, *shares, *turns))
+            calls.append(self._call(scripts.TAKE_FAIRLY, topic, *shares, *turns))
         deliveries = []
         for topic, reply in zip(rotated, await self._run_scripts(calls), strict=True):
             taken = self._taken(topic, reply)
@@ -145,7 +137,7 @@ class RedisInbox:
         """Return the unsettled entries that precede the last of these, without these."""
         tokens = _tokens_by_source(deliveries)
         calls = [
-            Call(EARLIER, (self._key(topic),), (self._group, *given))
+            Call(scripts.EARLIER, (self._key(topic),), (self._group, *given))
             for topic, given in tokens.items()
         ]
         replies = zip(tokens, await self._run_scripts(calls), strict=True)
@@ -183,7 +175,7 @@ class RedisInbox:
         arguments = (*holder, self._options.dead_max_length, *flatten(fields))
         action = f"copy {delivery.token} of {keys[0]} to {keys[1]}"
         with bus_errors(action):
-            (reply,) = await self._servers.execute([Call(DEAD_LETTER, keys, arguments)])
+            (reply,) = await self._servers.execute([Call(scripts.DEAD_LETTER, keys, arguments)])
         if not isinstance(reply, Exception):
             self._unusable.discard(keys[1])
             return True
@@ -199,7 +191,7 @@ class RedisInbox:
     async def trim(self) -> None:
         """Delete the entries that every group has read and acked."""
         keys = [*map(self._key, await self._usable_topics())]
-        replies = await self._run_scripts([Call(TRIM, (key,), ()) for key in keys])
+        replies = await self._run_scripts([Call(scripts.TRIM, (key,), ()) for key in keys])
         exhausted = {key for key, reply in zip(keys, replies, strict=True) if reply == -1}
         for key in exhausted - self._exhausted:
             log.error("bus.stream_exhausted", stream=key, fix="ctxb bus renumber")
@@ -213,7 +205,7 @@ class RedisInbox:
             for call in (
                 Command("XINFO GROUPS", key),
                 Command("XPENDING", key, self._group),
-                Call(OLDEST, (key,), (self._group,)),
+                Call(scripts.OLDEST, (key,), (self._group,)),
             )
         ]
         replies = await self._servers.run("count the entries that wait", calls)
@@ -221,7 +213,7 @@ class RedisInbox:
         groups = [group for reply in replies[::3] for group in reply if group["name"] == name]
         # null after entries amid a stream were deleted; missing before Redis 7
         lags = [group.get("lag") for group in groups]
-        waiting = sum(map(count_waiting, pending))
+        waiting = sum(map(scripts.count_waiting, pending))
         ages = [self._servers.clock.age(oldest.decode()) for oldest in replies[2::3] if oldest]
         return Depth(
             lag=None if None in lags else sum(lags) + waiting,
@@ -232,7 +224,7 @@ class RedisInbox:
     async def leave(self) -> None:
         """Take this worker out of the group, unless it still holds entries."""
         topics = await self._usable_topics()
-        await self._run_scripts([self._call(LEAVE, topic) for topic in topics])
+        await self._run_scripts([self._call(scripts.LEAVE, topic) for topic in topics])
 
     async def _usable_topics(self) -> Sequence[str]:
         """Look up the streams to read; return those whose keys can be used."""
@@ -322,7 +314,7 @@ class RedisInbox:
 
     async def _change_lease(self, deliveries: Sequence[Delivery], option: str, value: int) -> None:
         calls = [
-            self._call(CHANGE_LEASE, source, option, value, *tokens)
+            self._call(scripts.CHANGE_LEASE, source, option, value, *tokens)
             for source, tokens in _tokens_by_source(deliveries).items()
         ]
         await self._run_scripts(calls)

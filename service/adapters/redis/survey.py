@@ -11,24 +11,13 @@ from redis.exceptions import NoPermissionError, ResponseError
 
 from service.adapters.arrivals import Arrivals
 from service.adapters.bus_options import BusOptions
+from service.adapters.redis import shards
 from service.adapters.redis.admin import SCAN_COUNT, RedisRequestShards
 from service.adapters.redis.bus import open_servers
 from service.adapters.redis.driver import Call, Command, as_bus_error, bus_errors
 from service.adapters.redis.pubsub import Subscription, following
 from service.adapters.redis.scripts import LAST_ID, OLDEST, count_waiting, is_lane
 from service.adapters.redis.servers import Servers
-from service.adapters.redis.shards import (
-    HEARD,
-    MAX_SHARDS,
-    REPORT,
-    RESULT,
-    Shard,
-    all_topics,
-    escape_glob,
-    report_key,
-    shard_topic,
-    shards_key,
-)
 from service.aio import batches
 from service.errors import BusError, ConfigError
 from service.ports.bus import Identity
@@ -51,7 +40,7 @@ OVERHEARD: Final = (
     Topics.CONTEXT_COMPACTED,
 )
 #: The types of values, by how their keys begin.
-VALUES: Final = {HEARD: "set", RESULT: "string", REPORT: "string"}
+VALUES: Final = {shards.HEARD: "set", shards.RESULT: "string", shards.REPORT: "string"}
 #: The topic reported for an answer on a channel that its sender chose.
 REPLY: Final = "reply"
 #: Messages that wait here for a slow reader, besides those that the subscriptions hold.
@@ -83,7 +72,7 @@ class RedisSurvey:
     async def servers(self) -> list[ServerState]:
         """Return the state of each server that has a request stream."""
         count = await self._division.count(default=1)
-        keys = [self._key(shard_topic(number, count)) for number in range(count)]
+        keys = [self._key(shards.shard_topic(number, count)) for number in range(count)]
         calls = [Command("INFO", at=key) for key in keys]
         replies = await self._servers.run("ask the server for its state", calls)
         by_server = {info["run_id"]: info for info in replies}
@@ -119,9 +108,9 @@ class RedisSurvey:
 
     async def unusable_keys(self) -> list[UnusableKey]:
         """Return the keys of streams and of the number of shards that can't be used."""
-        shards = shards_key(self._options.prefix)
-        expected = {shards: "string"}
-        for topic in (*all_topics(), *SIDE_TOPICS, Topics.CONTEXT_BUILD_DEAD):
+        number_key = shards.shards_key(self._options.prefix)
+        expected = {number_key: "string"}
+        for topic in (*shards.all_topics(), *SIDE_TOPICS, Topics.CONTEXT_BUILD_DEAD):
             expected[self._key(topic)] = "stream"
         unusable = await self._of_wrong_type(expected)
         wrong = {each.key for each in unusable}
@@ -130,18 +119,18 @@ class RedisSurvey:
         for key, info in zip(streams, await self._replies_or_none("read ids", *calls), strict=True):
             if info and info["last-generated-id"] == LAST_ID.encode():
                 unusable.append(UnusableKey(key=key, expected="stream", found=None))
-        if shards not in wrong:
+        if number_key not in wrong:
             try:
                 await self._division.count()
             except ConfigError:
-                number = f"number from 1 to {MAX_SHARDS}"
-                unusable.append(UnusableKey(key=shards, expected=number, found="string"))
+                number = f"number from 1 to {shards.MAX_SHARDS}"
+                unusable.append(UnusableKey(key=number_key, expected=number, found="string"))
         return unusable
 
     async def unusable_values(self) -> AsyncGenerator[UnusableKey, None]:
         """Search all keys for values of a wrong type, a page at a time."""
         kinds = {self._key(kind): type_ for kind, type_ in VALUES.items()}
-        pattern = f"{escape_glob(self._key('context.build.'))}*"
+        pattern = f"{shards.escape_glob(self._key('context.build.'))}*"
         with bus_errors("search for values of a wrong type"):
             async for page in batches(self._servers.keys(pattern, SCAN_COUNT), SCAN_COUNT):
                 expected = {
@@ -216,7 +205,7 @@ class RedisSurvey:
             channel = self._key(topic)
             yield topic, Subscription(self._servers, channel, Arrivals(channel))
         for prefix in self._reply_prefixes:
-            glob = f"{escape_glob(prefix)}*"
+            glob = f"{shards.escape_glob(prefix)}*"
             yield REPLY, Subscription(self._servers, glob, Arrivals(glob), glob=True)
 
     async def _stream_state(self, topic: str, group: str) -> StreamState:
@@ -307,16 +296,16 @@ _NO_SUCH_FUNCTION: Final = re.compile(r"acl_check_cmd")
 def _needed_commands(options: BusOptions) -> list[tuple[str, ...]]:
     """Return the commands that a worker runs, with its keys and channels."""
     prefix, group = options.prefix, options.group
-    shard = Shard(prefix)
+    shard = shards.Shard(prefix)
     requests, dead = shard.stream, prefix + Topics.CONTEXT_BUILD_DEAD
     answer, heard = shard.result(Identity("ctxb", "doctor")), shard.heard(b"")
     others = [prefix + topic for topic in SIDE_TOPICS]
     commands: list[tuple[str, ...]] = [
-        ("GET", shards_key(prefix)),
+        ("GET", shards.shards_key(prefix)),
         ("GET", answer),
         ("MGET", answer),
         ("SET", answer, "x"),
-        ("SET", report_key("bld", prefix), "x"),
+        ("SET", shards.report_key("bld", prefix), "x"),
         ("SADD", heard, "x"),
         ("PEXPIRE", heard, "1"),
         ("XADD", dead, "*", "data", "x"),

@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from formatters.model import Row
 from formatters.rows import StoredRows, fix_surrogates
+from service.adapters.sql import queries
 from service.adapters.sql.databases import (
     DEFAULTS,
     NEWEST,
@@ -25,23 +26,6 @@ from service.adapters.sql.databases import (
 from service.adapters.sql.engine import Database
 from service.adapters.sql.history_search import search_rows
 from service.adapters.sql.queries import (
-    ADD_ROWS,
-    ALL_ROWS,
-    ALL_TOKENS,
-    ARCHIVED,
-    COUNTS,
-    DELETE_COPIES,
-    DELETE_OWNER,
-    DELETE_ROWS,
-    ERASE,
-    EXPIRED,
-    EXPIRED_COPIES,
-    EXPIRED_OWNER,
-    FLAG_FALLEN,
-    OF_OWNER,
-    REMAINING,
-    SET_PRUNED,
-    SHOWN_ROW,
     ChangedRow,
     batches,
     conversation_of,
@@ -151,9 +135,9 @@ class SqlHistory:
             newest = (await connection.execute(statements.newest, keys)).first()
             if newest is None:
                 return HistoryPage(rows=[])
-            beyond = ALL_TOKENS
+            beyond = queries.ALL_TOKENS
             if max_tokens is not None:
-                beyond = max(newest.total - max(max_tokens, 0), ALL_TOKENS)
+                beyond = max(newest.total - max(max_tokens, 0), queries.ALL_TOKENS)
             bounds = {"beyond": beyond, "limit": row_limit(max_rows)}
             rows = (await connection.execute(statements.page, {**keys, **bounds})).all()
             return HistoryPage(
@@ -197,7 +181,7 @@ class SqlHistory:
         centre = {"in_owner": owner, "row_id": key(fix_surrogates(row_id))}
 
         async def read_near(connection: AsyncConnection) -> list[Row]:
-            row = (await connection.execute(SHOWN_ROW, centre)).first()
+            row = (await connection.execute(queries.SHOWN_ROW, centre)).first()
             if row is None or conversation not in (None, row.conversation_id):
                 return []
             position = {**keys, "at_time": row.sort_time, "at_sequence": row.sequence}
@@ -212,7 +196,9 @@ class SqlHistory:
     async def archived(self, owner_key: str, limit: int) -> list[ArchivedRow]:
         """Return the newest copies in the archive, newest first."""
         newest = {"in_owner": owner_of(owner_key), "limit": row_limit(limit)}
-        copies = await self._database.read(lambda c: c.execute(ARCHIVED, newest), by_index=True)
+        copies = await self._database.read(
+            lambda c: c.execute(queries.ARCHIVED, newest), by_index=True
+        )
         return [
             ArchivedRow(
                 row=json.loads(copy.body),
@@ -229,8 +215,8 @@ class SqlHistory:
         owner = {"in_owner": owner_of(owner_key)}
 
         async def count(connection: AsyncConnection) -> HistoryStats:
-            newest = (await connection.execute(OF_OWNER.newest, owner)).first()
-            counts = (await connection.execute(COUNTS, owner)).one()
+            newest = (await connection.execute(queries.OF_OWNER.newest, owner)).first()
+            counts = (await connection.execute(queries.COUNTS, owner)).one()
             return HistoryStats(
                 rows=newest.rows if newest else 0,
                 tokens=newest.tokens if newest else 0,
@@ -262,7 +248,7 @@ class SqlHistory:
     ) -> int:
         """Insert rows that are new, index and count them; returns how many were new."""
         values = await self._column_values(connection, owner, records)
-        added = [ChangedRow(*row) for row in await connection.execute(ADD_ROWS, values)]
+        added = [ChangedRow(*row) for row in await connection.execute(queries.ADD_ROWS, values)]
         by_key = {key(record.id): record for record in records}
         await index_rows(connection, owner, ((row, by_key[row.id].terms) for row in added))
         if added and self._vectors.follows:
@@ -274,7 +260,7 @@ class SqlHistory:
     ) -> list[dict[str, object]]:
         """Return the columns of new rows; their totals are written by `recount`."""
         first = await take_numbers(connection, owner, len(records))
-        newest = (await connection.execute(OF_OWNER.newest, {"in_owner": owner})).first()
+        newest = (await connection.execute(queries.OF_OWNER.newest, {"in_owner": owner})).first()
         before = microseconds(self._clock()) if newest is None else newest.sort_time
         totals = ("owner_rows", "owner_tokens", "conversation_rows", "conversation_tokens")
         return [
@@ -308,7 +294,7 @@ class SqlHistory:
         async def flag(connection: AsyncConnection) -> list[str]:
             if not await lock_owner(connection, owner):
                 return []
-            flagged = await execute_by_ids(connection, FLAG_FALLEN, owner, list(ids_by_key))
+            flagged = await execute_by_ids(connection, queries.FLAG_FALLEN, owner, list(ids_by_key))
             new_keys = ids_by_key.keys() & {row.id for row in flagged}
             new = [row_id for row_key, row_id in ids_by_key.items() if row_key in new_keys]
             if archiving:
@@ -337,8 +323,8 @@ class SqlHistory:
         ]
         if copies:
             await connection.execute(insert(archive), copies)
-        expired = {"until": microseconds(now - archiving.retention), "limit": ALL_ROWS}
-        await connection.execute(DELETE_COPIES, expired)
+        expired = {"until": microseconds(now - archiving.retention), "limit": queries.ALL_ROWS}
+        await connection.execute(queries.DELETE_COPIES, expired)
 
     async def prune(self, owner_key: str, ids: Sequence[str]) -> int:
         """Hide rows; returns how many were not hidden before."""
@@ -355,7 +341,7 @@ class SqlHistory:
             if not await lock_owner(connection, owner):
                 return 0
             values = {"now_pruned": int(pruned)}
-            rows = await execute_by_ids(connection, SET_PRUNED, owner, row_keys, values)
+            rows = await execute_by_ids(connection, queries.SET_PRUNED, owner, row_keys, values)
             changed = [ChangedRow(*row) for row in rows]
             if pruned:
                 await forget_rows(connection, owner, ids)
@@ -381,7 +367,7 @@ class SqlHistory:
         async def erase_all(connection: AsyncConnection) -> int:
             # locks the owner, also one without rows: appends wait
             await take_numbers(connection, owner)
-            for statement in ERASE:
+            for statement in queries.ERASE:
                 erased = await connection.execute(statement, {"in_owner": owner})
             return erased.rowcount
 
@@ -394,7 +380,7 @@ class SqlHistory:
         # one owner in a transaction: workers that lock two could wait for each other
         oldest = {"until": until}
         while most and (
-            owner := await self._database.read(lambda c: c.scalar(EXPIRED_OWNER, oldest))
+            owner := await self._database.read(lambda c: c.scalar(queries.EXPIRED_OWNER, oldest))
         ):
             expire = partial(_expire_rows, owner=owner, until=until, limit=most)
             if deleted := await self._database.write(expire, by_index=True):
@@ -406,10 +392,10 @@ class SqlHistory:
         """Delete copies that were archived before a moment; returns how many."""
         expired = {"until": microseconds(before), "limit": row_limit(limit)}
         oldest = {**expired, "limit": 1}
-        if await self._database.read(lambda c: c.scalar(EXPIRED_COPIES, oldest)) is None:
+        if await self._database.read(lambda c: c.scalar(queries.EXPIRED_COPIES, oldest)) is None:
             return 0  # without waiting for the lock of a writer
         deleted = await self._database.write(
-            lambda c: c.execute(DELETE_COPIES, expired), by_index=True
+            lambda c: c.execute(queries.DELETE_COPIES, expired), by_index=True
         )
         return deleted.rowcount
 
@@ -423,15 +409,15 @@ async def _expire_rows(connection: AsyncConnection, owner: str, until: int, limi
     # from here on no append can put a row before those to delete, also if the owner is deleted
     await take_numbers(connection, owner)
     oldest = {"in_owner": owner, "until": until, "limit": limit}
-    expired = (await connection.execute(EXPIRED, oldest)).all()
+    expired = (await connection.execute(queries.EXPIRED, oldest)).all()
     ids: Sequence[str] = [row.id for row in expired]
     await unindex_rows(connection, owner, [row.sequence for row in expired])
     await forget_rows(connection, owner, {from_key(row_id) for row_id in ids})
     for batch in batches(ids):
-        for statement in DELETE_ROWS:
+        for statement in queries.DELETE_ROWS:
             await connection.execute(statement, {"in_owner": owner, "ids": batch})
-    if await connection.scalar(REMAINING, {"in_owner": owner}) is None:
-        for statement in DELETE_OWNER:
+    if await connection.scalar(queries.REMAINING, {"in_owner": owner}) is None:
+        for statement in queries.DELETE_OWNER:
             await connection.execute(statement, {"in_owner": owner})
     return len(ids)
 

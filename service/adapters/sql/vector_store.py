@@ -4,23 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import (
-    BigInteger,
-    Row,
-    ScalarSelect,
-    Select,
-    Table,
-    Text,
-    bindparam,
-    case,
-    exists,
-    func,
-    literal,
-    null,
-    or_,
-    select,
-    update,
-)
+import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from formatters.rows import fix_surrogates
@@ -43,17 +27,17 @@ from service.ports.stores import Clock, NumberedVector, WaitingRows
 #: Microseconds that a process's claim of rows lasts.
 LEASE: Final = 60_000_000
 
-_NOW: Final = bindparam("now", type_=BigInteger)
-_MODEL: Final = bindparam("of_model", type_=Text)
-_AFTER: Final = bindparam("after", type_=BigInteger)
+_NOW: Final = sa.bindparam("now", type_=sa.BigInteger)
+_MODEL: Final = sa.bindparam("of_model", type_=sa.Text)
+_AFTER: Final = sa.bindparam("after", type_=sa.BigInteger)
 _QUEUED: Final = vector_queue.c
 
 _ADD: Final = insert(vector_queue).values(
-    owner_key=bindparam("in_owner"), model="", sequence=0, due=_NOW
+    owner_key=sa.bindparam("in_owner"), model="", sequence=0, due=_NOW
 )
 #: Queues an owner who has new rows.
 _QUEUE: Final = _ADD.on_conflict_do_update(
-    index_elements=vector_queue.primary_key, set_={"due": func.coalesce(_QUEUED.due, _NOW)}
+    index_elements=vector_queue.primary_key, set_={"due": sa.func.coalesce(_QUEUED.due, _NOW)}
 )
 #: Queues an owner whose rows after the number ``after`` may have no vector; also if a process has
 #: taken rows after it, which then doesn't note how far it came.
@@ -61,7 +45,7 @@ _QUEUE_AGAIN: Final = _ADD.on_conflict_do_update(
     index_elements=vector_queue.primary_key,
     set_={
         "due": _NOW,
-        "sequence": case((_QUEUED.sequence > _AFTER, _AFTER), else_=_QUEUED.sequence),
+        "sequence": sa.case((_QUEUED.sequence > _AFTER, _AFTER), else_=_QUEUED.sequence),
     },
 )
 #: Queues the owners who were never queued.
@@ -69,46 +53,50 @@ _QUEUE_UNKNOWN: Final = (
     insert(vector_queue)
     .from_select(
         ["owner_key", "model", "sequence", "due"],
-        select(owners.c.owner_key, literal(""), literal(0), _NOW).where(
-            ~exists().where(_QUEUED.owner_key == owners.c.owner_key)
+        sa.select(owners.c.owner_key, sa.literal(""), sa.literal(0), _NOW).where(
+            ~sa.exists().where(_QUEUED.owner_key == owners.c.owner_key)
         ),
     )
     .on_conflict_do_nothing()
 )
 #: The number of the row that an owner's last append has stored.
 _LAST_STORED: Final = (
-    select(owners.c.last_sequence).where(owners.c.owner_key == _QUEUED.owner_key).scalar_subquery()
+    sa.select(owners.c.last_sequence)
+    .where(owners.c.owner_key == _QUEUED.owner_key)
+    .scalar_subquery()
 )
 #: Queues the owners with vectors of another model, and those with later rows.
 _QUEUE_OUTDATED: Final = (
-    update(vector_queue)
-    .where(_QUEUED.due.is_(None), or_(_QUEUED.model != _MODEL, _QUEUED.sequence < _LAST_STORED))
+    sa.update(vector_queue)
+    .where(_QUEUED.due.is_(None), sa.or_(_QUEUED.model != _MODEL, _QUEUED.sequence < _LAST_STORED))
     .values(due=_NOW)
 )
 #: The owner who has waited longest.
-_NEXT: Final = select(_QUEUED.owner_key).where(_QUEUED.due <= _NOW).order_by(_QUEUED.due).limit(1)
+_NEXT: Final = (
+    sa.select(_QUEUED.owner_key).where(_QUEUED.due <= _NOW).order_by(_QUEUED.due).limit(1)
+)
 #: Takes that owner, or one that no other process is taking.
 _TAKE: Final = (
-    update(vector_queue)
+    sa.update(vector_queue)
     .where(_QUEUED.owner_key == _NEXT.with_for_update(skip_locked=True).scalar_subquery())
     .values(
         due=_NOW + LEASE,
         model=_MODEL,
-        sequence=case((_QUEUED.model == _MODEL, _QUEUED.sequence), else_=0),
+        sequence=sa.case((_QUEUED.model == _MODEL, _QUEUED.sequence), else_=0),
     )
     .returning(_QUEUED.owner_key, _QUEUED.sequence, _QUEUED.due)
 )
 
 
-def _waiting(after: Any) -> Select[int, str]:  # noqa: ANN401 - a parameter, or a column
+def _waiting(after: Any) -> sa.Select[int, str]:  # noqa: ANN401 - a parameter, or a column
     """Select an owner's rows after a number that searches find and that have no vector."""
     # a value, so that each row is looked up: a planner could join all vectors of the owner
     model = (
-        select(vectors.c.model)
+        sa.select(vectors.c.model)
         .where(vectors.c.owner_key == searched.c.owner_key, vectors.c.id == searched.c.id)
         .scalar_subquery()
     )
-    rows = select(searched.c.sequence, searched.c.id).where(owned(searched))
+    rows = sa.select(searched.c.sequence, searched.c.id).where(owned(searched))
     return rows.where(searched.c.sequence > after, model.is_distinct_from(_MODEL))
 
 
@@ -116,30 +104,30 @@ def _waiting(after: Any) -> Select[int, str]:  # noqa: ANN401 - a parameter, or 
 _WAITING: Final = _waiting(_AFTER).order_by(searched.c.sequence).limit(LIMIT)
 #: Notes that an owner's rows up to the number ``last`` have vectors; later rows are due at once.
 _ADVANCE: Final = (
-    update(vector_queue)
-    .where(owned(vector_queue), _QUEUED.due == bindparam("claim", type_=BigInteger))
-    .values(due=_NOW, sequence=bindparam("last", type_=BigInteger))
+    sa.update(vector_queue)
+    .where(owned(vector_queue), _QUEUED.due == sa.bindparam("claim", type_=sa.BigInteger))
+    .values(due=_NOW, sequence=sa.bindparam("last", type_=sa.BigInteger))
 )
 #: Takes an owner off the queue unless there are such rows; appends wait for the owner's lock.
 _CLOSE: Final = (
-    update(vector_queue)
+    sa.update(vector_queue)
     .where(owned(vector_queue), ~_waiting(_QUEUED.sequence).correlate(vector_queue).exists())
-    .values(due=null(), sequence=_LAST_STORED)
+    .values(due=sa.null(), sequence=_LAST_STORED)
 )
-_STORED: Final = select(messages.c.id).where(WITH_IDS)
+_STORED: Final = sa.select(messages.c.id).where(WITH_IDS)
 _NEW: Final = insert(vectors)
 _REPLACE: Final = _NEW.on_conflict_do_update(
     index_elements=vectors.primary_key,
     set_={"model": _NEW.excluded.model, "vector": _NEW.excluded.vector},
 )
-_READ: Final = select(vectors.c.id, vectors.c.vector).where(
-    owned(vectors), vectors.c.id.in_(bindparam("ids", expanding=True)), vectors.c.model == _MODEL
+_READ: Final = sa.select(vectors.c.id, vectors.c.vector).where(
+    owned(vectors), vectors.c.id.in_(sa.bindparam("ids", expanding=True)), vectors.c.model == _MODEL
 )
 
 
 #: The ``limit`` rows that arrived last, of those that searches find.
 _LAST_ROWS: Final = (
-    select(searched.c.owner_key, searched.c.sequence, searched.c.id)
+    sa.select(searched.c.owner_key, searched.c.sequence, searched.c.id)
     .where(owned(searched), searched.c.sequence > _AFTER)
     .order_by(searched.c.sequence.desc())
     .limit(LIMIT)
@@ -147,18 +135,18 @@ _LAST_ROWS: Final = (
 )
 
 
-def _of_last_row(table: Table, column: str) -> ScalarSelect[Any]:
+def _of_last_row(table: sa.Table, column: str) -> sa.ScalarSelect[Any]:
     """Look up a column of one of them; one by one, as above."""
     same = (table.c.owner_key == _LAST_ROWS.c.owner_key, table.c.id == _LAST_ROWS.c.id)
-    return select(table.c[column]).where(*same).scalar_subquery()
+    return sa.select(table.c[column]).where(*same).scalar_subquery()
 
 
 #: Their numbers, ids, conversations and vectors, null for rows without one.
-_NEWEST: Final = select(
+_NEWEST: Final = sa.select(
     _LAST_ROWS.c.sequence,
     _LAST_ROWS.c.id,
     _of_last_row(messages, "conversation_id").label("conversation"),
-    case((_of_last_row(vectors, "model") == _MODEL, _of_last_row(vectors, "vector"))).label(
+    sa.case((_of_last_row(vectors, "model") == _MODEL, _of_last_row(vectors, "vector"))).label(
         "vector"
     ),
 )
@@ -215,19 +203,19 @@ class SqlVectors:
             await self.put(waiting, model, {})
         return None
 
-    async def _take_owner(self, model: str) -> Row[str, int, int | None] | None:
+    async def _take_owner(self, model: str) -> sa.Row[str, int, int | None] | None:
         values = {"now": self._now(), "of_model": model}
         # without waiting for the lock of a writer if there is nothing to do
         if await self._database.read(lambda c: c.scalar(_NEXT, values)) is None:
             return None
 
-        async def take(connection: AsyncConnection) -> Row[str, int, int | None] | None:
+        async def take(connection: AsyncConnection) -> sa.Row[str, int, int | None] | None:
             return (await connection.execute(_TAKE, values)).first()
 
         return await self._database.write(take)
 
     async def _read_waiting(
-        self, taken: Row[str, int, int | None], model: str, limit: int
+        self, taken: sa.Row[str, int, int | None], model: str, limit: int
     ) -> WaitingRows:
         owner, after, claim = taken
         values = {"in_owner": owner, "after": after, "of_model": model, "limit": limit}

@@ -42,14 +42,14 @@ class InMemoryToolRegistry:
         self._join()
 
     def unregister(self, name: str) -> bool:
-        """Remove a definition, for callers from the source system; returns whether it existed."""
+        """Remove a definition; returns whether it existed."""
         if self._registered.pop(name, None) is None:
             return False
         self._join()
         return True
 
     def replace(self, source: str, definitions: Sequence[Tool]) -> bool:
-        """Replace the definitions of a source, which are valid; returns whether they differ.
+        """Replace the definitions of a source with valid ones; returns whether they differ.
 
         Sources follow the registered tools, in the order in which they were first added. Of tools
         with the same name the first one counts.

@@ -15,24 +15,24 @@ CHEAP_FIRST: Final[tuple[Strategy, ...]] = (ToolResultClearing(), OldestFirst())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Composite(Strategy):
-    """Let each strategy choose from what the previous one kept, until that fits."""
+    """Let each strategy choose from what the previous one kept, until the result fits."""
 
     strategies: tuple[Strategy, ...] = CHEAP_FIRST
     name: str = "composite"
 
     @property
     def reads_all(self) -> bool:
-        """Return whether any of them chooses from all of the history."""
+        """Return whether any strategy of it chooses from all of the history."""
         return any(strategy.reads_all for strategy in self.strategies)
 
     @property
     def uses_summaries(self) -> bool:
-        """Return whether any of them uses stored summaries."""
+        """Return whether any strategy of it uses stored summaries."""
         return any(strategy.uses_summaries for strategy in self.strategies)
 
     @property
     def stable_prefix(self) -> bool:
-        """Return whether any of them starts at the same group as in the build before."""
+        """Return whether any strategy of it keeps the same first group from build to build."""
         return any(strategy.stable_prefix for strategy in self.strategies)
 
     def with_stable_budget(self, stable_budget: StableBudget) -> "Composite":
@@ -47,7 +47,7 @@ class Composite(Strategy):
     def fit_with_summaries(
         self, groups: Sequence[Group], budget: int, candidates: Sequence[SummaryCandidate]
     ) -> Fit:
-        """Return what the last strategy keeps, and the last summary that any of them chose."""
+        """Return what the last strategy keeps, and the last summary that any strategy chose."""
         result = Fit(kept=tuple(groups), stable_prefix=True)
         for strategy in self.strategies:
             # what fits may still have a past of which only summaries are left

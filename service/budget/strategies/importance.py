@@ -34,7 +34,7 @@ KEYWORD_WEIGHTS: Final[Mapping[str, float]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Importance(Strategy):
-    """Keep the groups that score highest; a group scores as its best message.
+    """Keep the groups that score highest; a group has the score of its best message.
 
     The weights are those of the source document (REPLOID's context manager), whose score is the sum
     of role, recency, keywords and length, at most 100.
@@ -52,7 +52,7 @@ class Importance(Strategy):
     long_chars: int = 1000
 
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
-        """Return the groups that score highest and fit, and the newest at any cost."""
+        """Return the newest group, and of the others those that score highest and fit."""
         protected = [group for group in groups if group.pinned or group is groups[-1]]
         return fit_by_score(groups, self.scores(groups), protected, budget)
 

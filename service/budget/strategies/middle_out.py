@@ -8,7 +8,7 @@ from service.budget.groups import Fit, Group, Strategy, make_fit, newest_that_fi
 
 @dataclass(frozen=True, slots=True)
 class MiddleOut(Strategy):
-    """Keep the first group and the newest one at any cost, and fill up from the end."""
+    """Keep the first and the newest group, even beyond the budget, and fill up from the end."""
 
     name: str = "middle_out"
     reads_all: bool = True

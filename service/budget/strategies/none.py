@@ -8,7 +8,7 @@ from service.budget.groups import Fit, Group, Strategy, cost
 
 @dataclass(frozen=True, slots=True)
 class KeepAll(Strategy):
-    """Drop nothing; a context that doesn't fit is refused."""
+    """Drop nothing. A context that doesn't fit is refused; in `fit` the oldest groups go."""
 
     name: str = "none"
     reads_all: bool = True

@@ -8,7 +8,7 @@ from service.budget.groups import Fit, Group, Strategy, make_fit, newest_that_fi
 
 @dataclass(frozen=True, slots=True)
 class OldestFirst(Strategy):
-    """Keep the newest groups without a gap, and the newest one at any cost."""
+    """Keep the newest groups without a gap; the newest one even if it exceeds the budget."""
 
     name: str = "oldest_first"
     reads_all: bool = False

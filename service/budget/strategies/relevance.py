@@ -50,12 +50,12 @@ class Relevance(Strategy):
 
     @property
     def recalls(self) -> bool:
-        """Return whether there is a ranker to recall rows by."""
+        """Return whether it chooses single rows of older turns: it needs a ranker."""
         return self.rank is not None
 
     @property
     def stable_prefix(self) -> bool:
-        """Return whether the newest groups start where they did in the build before."""
+        """Return whether the newest groups begin with the same group from build to build."""
         return self.chunk_share > 0
 
     def with_stable_budget(self, stable_budget: StableBudget) -> "Relevance":
@@ -63,7 +63,7 @@ class Relevance(Strategy):
         return replace(self, stable_budget=stable_budget)
 
     def recent(self, groups: Sequence[Group], budget: int) -> Fit:
-        """Return the newest groups within their share, and the newest at any cost.
+        """Return the newest groups within their share; the newest even if it exceeds the share.
 
         They reach back to a human message, if that takes no more than half of the budget.
         """

@@ -33,7 +33,7 @@ _BITS: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StableWindow(Strategy):
-    """Keep the newest groups from the end of a chunk of the history, and the newest at any cost.
+    """Keep the newest groups, from the end of a chunk; the newest even if it exceeds the budget.
 
     It is `oldest_first` with a start that stays the same for one build per turn of a chunk.
     """

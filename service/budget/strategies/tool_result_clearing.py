@@ -9,7 +9,7 @@ from service.budget.groups import Fit, Group, Strategy, check_count, cost
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResultClearing(Strategy):
-    """Over the budget, clear all tool results but the newest ``keep_recent_n``.
+    """If the budget is exceeded, clear all tool results except the newest ``keep_recent_n``.
 
     No message is dropped and no call loses its result: the text is replaced, the id stays. If that
     isn't enough, another strategy has to choose from what is left.
@@ -23,7 +23,7 @@ class ToolResultClearing(Strategy):
         check_count("keep_recent_n", self.keep_recent_n)
 
     def fit(self, groups: Sequence[Group], budget: int) -> Fit:
-        """Return all groups, with results cleared where they exceed the budget."""
+        """Return all groups; if they exceed the budget, with older results cleared."""
         if cost(groups) <= budget and not any(group.excess for group in groups):
             return Fit(kept=tuple(groups))
         results = [m.id for group in groups for m in group.messages if m.role is Role.TOOL]

@@ -104,7 +104,7 @@ class SmartWindow(Strategy):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountSummary(Strategy):
-    """Over the budget, keep the newest groups of ``max_items`` messages, and count the others."""
+    """Over the budget, keep the newest ``max_items`` messages, and count the others."""
 
     name: str = "count_summary"
     reads_all: bool = True

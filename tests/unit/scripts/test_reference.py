@@ -10,7 +10,7 @@ import ctxb
 from scripts.reference.__main__ import PAGES, write
 from scripts.reference.commands import command_line
 from scripts.reference.comments import field_comments, to_markdown
-from scripts.reference.messages import EFFECTS
+from scripts.reference.messages import MEANINGS, objects
 from scripts.reference.types import Schema, describe_type
 from service.budget.strategies import STRATEGIES
 from service.build.account import CANONICAL
@@ -18,7 +18,6 @@ from service.build.plan import make_plan
 from service.config.paths import dotted, leaves
 from service.config.section import Section
 from service.config.settings import Settings
-from service.wire.documents import schemas
 from service.wire.request import BuildRequest
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -81,10 +80,14 @@ def test_every_public_method_has_its_place() -> None:
             section = page.partition(f"\n### {name}\n")[2].partition("\n### ")[0]
             for method, _ in inspect.getmembers(value, inspect.isfunction):
                 own = value.__module__.startswith(("service.", "formatters.", "prompts."))
-                if own and not method.startswith("_") and method in vars(value):
+                hidden = method.startswith(("_", "model_"))  # pydantic's own
+                # what only overrides has its line in the section of the base
+                described = method in vars(value) and vars(value)[method].__doc__
+                if own and not hidden and described:
                     assert f"{method}(" in section, (name, method)
     usage = "add_tool_result(*, tool_call_id, name, result, conversation_id=None)"
-    assert page.count(f"| `{usage}` |") == 2
+    assert page.count(f"| `{usage}` |") == 1
+    assert page.count("It also has the other methods of [ContextManager](#contextmanager).") == 1
 
 
 def test_comments_become_markdown() -> None:
@@ -144,19 +147,17 @@ def test_types_are_described_in_words() -> None:
     assert [describe_type(schema, "<{}>".format) for schema in reported.values()] == list(reported)
 
 
-def test_every_key_of_a_request_has_an_effect() -> None:
+def test_every_key_of_a_message_has_a_meaning() -> None:
     """And no other key; the default that is stated is the one that a build takes."""
-    schema = schemas()["request"]
-    objects = {"BuildRequest": schema, **schema["$defs"]}
-    keys = {name: set(objects[name]["properties"]) for name in EFFECTS}
+    keys = {title: set(schema["properties"]) for title, schema in objects().items()}
 
-    assert {name: set(effects) for name, effects in EFFECTS.items()} == keys
-    assert set(EFFECTS) >= {"Run", "ShortContent", "ContextOptions", "RequestMetadata"}
+    assert {title: set(meanings) for title, meanings in MEANINGS.items()} == keys
+    assert set(keys) >= {"Request", "ShortContent", "Usage", "DecisionRecord", "RecallContent"}
     plan = make_plan(HELLO, Settings(), STRATEGIES, {}, datetime(2025, 12, 10, tzinfo=UTC))
-    options = EFFECTS["ContextOptions"]
+    options = MEANINGS["ContextOptions"]
     assert options["layout"][0] == f'`"{plan.layout}"`'
     assert options["format"][0] == f'`"{CANONICAL}"`'
     assert options["explain"][0] == f"`{json.dumps(plan.explain)}`"
     assert options["scope"][0] == '`"conversation"`'
     assert plan.conversation_id == "c"
-    assert EFFECTS["ShortContent"]["tools"][0] == f"`{HELLO.run.tools}`"
+    assert MEANINGS["ShortContent"]["tools"][0] == f"`{HELLO.run.tools}`"

@@ -220,15 +220,18 @@ def test_no_tools_are_not_named() -> None:
 
 
 def test_settings_that_shorten_the_system_message_are_named_if_it_is_the_largest() -> None:
-    """With its tokens; a longer part makes them no remedy."""
-    identity = replace(FIXED, tag="CORE_IDENTITY")
+    """With its tokens; a longer part makes them no remedy, and so does a short system message."""
+    short = replace(FIXED, tag="CORE_IDENTITY")
+    identity = replace(short, entries=(Entry(text="x" * 296),))
     with pytest.raises(BudgetExceededError) as refused:
         fit(99, [identity])
-    assert "CORE_IDENTITY, is the largest with 100" in refused.value.detail
+    assert "CORE_IDENTITY, is the largest with 300" in refused.value.detail
     for setting in ("prompts.identity: plain", "prompts.identity_file"):
         assert setting in refused.value.detail
-    with pytest.raises(BudgetExceededError, match=r"CORE_IDENTITY 100, tools 101$"):
-        fit(99, [identity], tools=101)
+    with pytest.raises(BudgetExceededError, match=r"CORE_IDENTITY 300, tools 301$"):
+        fit(99, [identity], tools=301)
+    with pytest.raises(BudgetExceededError, match=r"CORE_IDENTITY 100$"):
+        fit(99, [short])
 
 
 def test_a_profile_shorter_than_its_mark() -> None:

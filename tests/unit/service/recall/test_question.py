@@ -1,3 +1,5 @@
+import pytest
+
 from formatters.model import Passage, Role
 from service.recall.question import (
     HAN_HIRAGANA_WEIGHT,
@@ -6,6 +8,7 @@ from service.recall.question import (
     LAST_TURN_WEIGHT,
     STOP_HAN_WEIGHT,
     read_question,
+    without_speakers,
 )
 
 CHAT = [
@@ -97,3 +100,42 @@ def test_small_words_and_single_characters_count_less() -> None:
     japanese = read_question("旅館で食べる", [], None).stems
     assert (japanese["旅館"], japanese["食べ"], japanese["食"]) == (1, HAN_HIRAGANA_WEIGHT, 1)
     assert japanese["館"] == HAN_WEIGHT
+
+
+def test_an_english_question_has_the_kinds_of_what_it_names() -> None:
+    """Neither those of names, nor of stop words, nor the words of the question itself."""
+    asked = read_question("Which instruments does Rose play, a violin?", CHAT, None)
+
+    assert {"thermomet", "piano"} & asked.kinds
+    assert not {"tearos", "violin"} & asked.kinds
+
+
+def test_a_question_in_another_language_has_no_kinds() -> None:
+    """The table is of English words."""
+    german = [Passage("Wir haben das Boot gestern auf dem See gesehen", Role.HUMAN)] * 3
+
+    assert not read_question("Welche instrument hat er?", german, None).kinds
+
+
+@pytest.mark.parametrize(
+    ("question", "without"),
+    [
+        ("What does Tim's brother read?", "What does  brother read?"),
+        ("Did Ann Lee meet Tim?", "Did  Lee meet ?"),
+        ("Where is Timbuktu?", "Where is Timbuktu?"),
+        ("Tim", "Tim"),
+    ],
+)
+def test_speakers_are_left_out(question: str, without: str) -> None:
+    """Their names are whole words, and a question that is only a name stays."""
+    assert (
+        without_speakers(question, ["Tim: Hello", "Ann Lee: Hi", "Tim: So", "Ann Lee: Yes"])
+        == without
+    )
+
+
+def test_a_word_before_a_single_colon_is_no_speaker() -> None:
+    """Speakers speak more than once."""
+    texts = ["Note: Tim is away", "tim: hi", "tim: hi"]
+
+    assert without_speakers("Who wrote the Note to Tim?", texts) == "Who wrote the Note to Tim?"
