@@ -400,3 +400,7 @@ def print_erased(erased: Erased) -> None:
         typer.echo(
             f"{bus.unreadable} dead letters have no readable owner, and remain: see `ctxb dead ls`"
         )
+    typer.echo(
+        "replies that nobody has read yet stay in their lists and streams until they expire:"
+        " docs/privacy.md, Erasing an owner"
+    )
