@@ -370,3 +370,11 @@ class MessageError(ContextBuilderError, ValueError):
 
 class ConfigError(ContextBuilderError):
     """The configuration can't be used."""
+
+
+def needs_extra(subject: str, extra: str) -> ConfigError:
+    """Return the error for a missing extra; ``ctxb`` is on no package index."""
+    return ConfigError(
+        f"{subject} needs the extra {extra}: pip install 'PATH[{extra}]', where PATH is the wheel "
+        "or the folder that ctxb was installed from"
+    )

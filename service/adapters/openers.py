@@ -12,7 +12,7 @@ from service.adapters.sql import DATABASES
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.config.content import EmbedderSettings, SummarizerSettings, ToolsSettings
 from service.config.endpoints import StoreSettings
-from service.errors import ConfigError
+from service.errors import needs_extra
 from service.observe.metrics import Metrics
 from service.ports.bus import Bus
 from service.ports.services import (
@@ -35,9 +35,6 @@ FollowServers = Callable[
     [ToolsSettings, InMemoryToolRegistry, Metrics], AbstractAsyncContextManager[None]
 ]
 ListServers = Callable[[ToolsSettings], Awaitable[list[ServerTools]]]
-
-
-_NEEDS_SEMANTIC = "recall.semantic: needs the extra: pip install 'ctxb[semantic]'"
 
 
 class McpServers(NamedTuple):
@@ -89,9 +86,7 @@ def _openai(
     try:
         from service.adapters.summarizers.openai import open_openai_summarizer
     except ImportError as error:
-        raise ConfigError(
-            "summaries.summarizer.kind: openai needs the extra: pip install 'ctxb[llm]'"
-        ) from error
+        raise needs_extra("summaries.summarizer.kind: openai", "llm") from error
     return open_openai_summarizer(settings, counter)
 
 
@@ -99,7 +94,7 @@ def _minilm(settings: EmbedderSettings) -> AbstractAsyncContextManager[Embedder]
     try:
         from service.adapters.embedders.minilm import open_minilm_embedder
     except ImportError as error:
-        raise ConfigError(_NEEDS_SEMANTIC) from error
+        raise needs_extra("recall.semantic", "semantic") from error
     return open_minilm_embedder(settings)
 
 
@@ -107,9 +102,7 @@ def _openai_embedder(settings: EmbedderSettings) -> AbstractAsyncContextManager[
     try:
         from service.adapters.embedders.openai import open_openai_embedder
     except ImportError as error:
-        raise ConfigError(
-            "recall.embedder.kind: openai needs the extra: pip install 'ctxb[llm,semantic]'"
-        ) from error
+        raise needs_extra("recall.embedder.kind: openai", "llm,semantic") from error
     return open_openai_embedder(settings)
 
 
@@ -118,7 +111,7 @@ def find_comparison() -> CompareVectors:
     try:
         from service.adapters.embedders.vectors import compare_vectors
     except ImportError as error:
-        raise ConfigError(_NEEDS_SEMANTIC) from error
+        raise needs_extra("recall.semantic", "semantic") from error
     return compare_vectors
 
 
@@ -127,7 +120,7 @@ def mcp_servers() -> McpServers:
     try:
         from service.adapters.mcp.following import follow_servers, list_servers
     except ImportError as error:
-        raise ConfigError("tools.mcp: servers need the extra: pip install 'ctxb[mcp]'") from error
+        raise needs_extra("tools.mcp: a server", "mcp") from error
     return McpServers(follow_servers, list_servers)
 
 

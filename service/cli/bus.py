@@ -22,14 +22,14 @@ Count = Annotated[
 
 @bus.command()
 def shards(ctx: typer.Context, count: Count = None, as_json: Json = False) -> None:
-    """Show over how many streams requests are spread, by owner, or set it.
+    """Show or set the number of request streams (shards).
 
     ctxb bus shards
     ctxb bus shards 4
 
-    Workers and clients notice within seconds. Requests in streams that are
-    no longer in use are still read and answered; producers that write to the
-    streams themselves have to look the number up again.
+    Workers and clients of this project notice a change within seconds. Programs
+    that use XADD must read the number again. Workers still answer requests in
+    streams that are no longer used.
     """
     used, streams = run_on_bus(start(ctx.obj), lambda bus: set_shards(bus.request_shards, count))
     if as_json:
@@ -50,10 +50,11 @@ def renumber(ctx: typer.Context, as_json: Json = False) -> None:
 
     ctxb bus renumber
 
-    A stream takes no more after an entry with the greatest possible id,
-    18446744073709551615-18446744073709551615. All its entries stay, unread
-    and pending ones too; that one gets a new id. It is safe to run at any
-    time, also twice, and changes nothing of other streams.
+    A stream takes no more entries after an entry with the greatest possible id,
+    18446744073709551615-18446744073709551615. All entries stay, unread and
+    pending ones too; only this entry gets a new id. The command loses nothing
+    and can be repeated, but it blocks Redis while it copies a stream: 1 to 3 s
+    for 100,000 pending entries.
     """
     renumbered = run_on_bus(start(ctx.obj), lambda bus: bus.renumber())
     if as_json:

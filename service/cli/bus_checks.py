@@ -6,7 +6,7 @@ from typing import Final
 
 from service.cli.findings import Finding, fail, ok, warn
 from service.config.settings import Settings
-from service.connect import embedded_server_origin, has_shared_bus, open_survey
+from service.connect import embedded_server_origin, find_bus, has_shared_bus, open_survey
 from service.errors import ForbiddenError
 from service.ports.status import BusState, BusSurvey, ServerState, UnusableKey
 
@@ -27,13 +27,15 @@ _REDIS: Final = "docs/delivery.md, What Redis needs"
 
 
 async def check_bus(settings: Settings) -> AsyncIterator[Finding]:
-    """Check the server of `bus.url`, this user's permissions, the streams and their readers."""
+    """Check the server of `bus.url`, this user's permissions, the streams and their readers.
+
+    Without `bus.url`, the server of a worker in the working directory is checked, if there is one.
+    """
     if not has_shared_bus(settings):
-        origin = embedded_server_origin()
-        found = f"no bus.url; a worker starts its own, {origin}" if origin else "in memory only"
-        advice = "set bus.url: a worker's own bus ends with it, and keeps nothing"
-        yield warn("bus", found, advice)
-        return
+        settings = find_bus(settings)
+        yield describe_own_bus(settings)
+        if not has_shared_bus(settings):
+            return
     async with open_survey(settings) as survey:
         async for finding in _check_servers(survey):
             yield finding
@@ -54,6 +56,17 @@ async def check_bus(settings: Settings) -> AsyncIterator[Finding]:
         yield warn("dead letters", found, "ctxb dead ls")
     else:
         yield ok("dead letters", "none")
+
+
+def describe_own_bus(settings: Settings) -> Finding:
+    """Describe the bus of workers without `bus.url`: a server of a worker's own, or none."""
+    if has_shared_bus(settings):
+        found = f"no bus.url; the server of a worker here, from {settings.origins['bus.url']}"
+    elif origin := embedded_server_origin():
+        found = f"no bus.url; a worker starts its own, {origin}"
+    else:
+        found = "in memory only"
+    return warn("bus", found, "set bus.url: a worker's own bus ends with it, and keeps nothing")
 
 
 async def _check_servers(survey: BusSurvey) -> AsyncIterator[Finding]:

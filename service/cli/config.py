@@ -23,7 +23,8 @@ config = typer.Typer(no_args_is_help=True)
 
 NewFile = Annotated[Path, typer.Argument(metavar="[FILE]", help="The file to write.")]
 WithSchema = Annotated[
-    bool, typer.Option("--with-schema", help="Write the JSON Schema next to it, and refer to it.")
+    bool,
+    typer.Option("--with-schema", help="Also write the JSON Schema, and refer to it in the file."),
 ]
 ChosenPreset = Annotated[
     Preset | None,
@@ -34,7 +35,7 @@ ChosenPreset = Annotated[
     ),
 ]
 CheckedFile = Annotated[
-    Path | None, typer.Argument(help="The file to check; default: the one that commands read.")
+    Path | None, typer.Argument(help="The file to check. Default: the file that commands read.")
 ]
 
 
@@ -66,11 +67,11 @@ def init(
     ctxb config init --preset recall
     ctxb config init production.yml --with-schema
 
-    A line that begins with "#" and a letter is a setting: remove the "#" to
-    change its value. With the preset "recall", the file sets it, and a small
-    system message. Without --preset you are asked at a terminal; elsewhere it
-    is "classic", which sets nothing. No file is ever overwritten: if there is
-    one already, the exit code is 1.
+    A line that begins with "#" and a letter is a setting: remove the "#" and
+    change the value. `--preset recall` sets this preset and a small system
+    message; `--preset classic` sets nothing. Without --preset, the command asks
+    at a terminal, and otherwise uses classic. If the file exists, it isn't
+    changed, and the exit code is 1.
     """
     schema_file = file.with_suffix(".schema.json")
     written = (file, schema_file) if with_schema else (file,)
@@ -90,11 +91,11 @@ def init(
 
 @config.command()
 def schema() -> None:
-    """Print the JSON Schema of configuration files, by which editors complete and check them.
+    """Print the JSON Schema of settings files, for completion and checks in editors.
 
     ctxb config schema > config.schema.json
 
-    A file refers to it in its first line:
+    Refer to the schema in the first line of the settings file:
 
     # yaml-language-server: $schema=config.schema.json
     """
@@ -103,13 +104,13 @@ def schema() -> None:
 
 @config.command()
 def validate(ctx: typer.Context, file: CheckedFile = None) -> None:
-    """Check the settings, and that their strategy, tools and prompt files can be used.
+    """Check the settings, the strategy, and the files of tools and prompts.
 
     ctxb config validate
     ctxb config validate production.yml
 
-    Every problem is a line with its position; then the exit code is 3. Settings
-    that were renamed or removed are warnings only.
+    The command prints a line with the position of each problem, and exits with
+    3. A renamed or removed setting is only a warning.
     """
     settings = start(CommonOptions(config=file) if file else ctx.obj, log_outdated=False)
     for warning in settings.warnings:

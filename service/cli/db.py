@@ -16,10 +16,10 @@ def upgrade(ctx: typer.Context) -> None:
 
     CTXB_STORE__URL=sqlite:///ctxb.db ctxb db upgrade
 
-    If several run at the same time, one upgrades and the others wait for it.
+    Upgrades that run at the same time wait for each other.
 
-    The exit code is 1 if the tables are not those of the store's revision, and
-    5 if the store can't be opened.
+    The exit code is 1 if the tables don't match the schema's revision, and 5 if
+    the store can't be opened.
     """
     before, after = asyncio.run(upgrade_store(require_persistent_store(start(ctx.obj))))
     typer.echo(f"{after} (was {before or 'empty'})" if before != after else f"{after} (no change)")
@@ -41,7 +41,8 @@ def check(ctx: typer.Context) -> None:
 
     CTXB_STORE__URL=sqlite:///ctxb.db ctxb db check
 
-    The exit code is 1 if it hasn't, and the difference is printed.
+    If the schema or the search index differs, the command prints the difference
+    and exits with 1.
     """
     settings = require_persistent_store(start(ctx.obj))
     typer.echo(f"ok: {asyncio.run(check_store(settings))}")
@@ -49,12 +50,13 @@ def check(ctx: typer.Context) -> None:
 
 @db.command()
 def reindex(ctx: typer.Context) -> None:
-    """Index stored rows again, by the search terms of this version.
+    """Recompute the search terms of stored rows with the rules of this version.
 
     CTXB_STORE__URL=sqlite:///ctxb.db ctxb db reindex
 
-    Needed if `ctxb db check` says so. Workers of this version may run meanwhile.
-    If it is interrupted, run it again: it continues from there.
+    Run the command if `ctxb db check` asks for it, after all workers have the new
+    version. Workers can keep running. If the command is interrupted, run it
+    again: it continues where it stopped.
     """
     changed = asyncio.run(reindex_store(require_persistent_store(start(ctx.obj))))
     typer.echo(f"ok: {changed} rows indexed again")

@@ -61,11 +61,11 @@ LetterId = Annotated[str, typer.Argument(metavar="ID", parser=check_id, help="An
 LetterIds = Annotated[
     list[str] | None, typer.Argument(metavar="ID", parser=check_id, help="Ids of entries.")
 ]
-All = Annotated[bool, typer.Option("--all", help="All entries on the stream now.")]
+All = Annotated[bool, typer.Option("--all", help="All entries that the stream has now.")]
 Reason = Annotated[
     str | None, typer.Option(metavar="TEXT", help="Only entries whose reason contains this text.")
 ]
-Limit = Annotated[int, typer.Option(min=1, help="How many entries, the newest.")]
+Limit = Annotated[int, typer.Option(min=1, help="Number of entries, newest ones.")]
 MaxBytes = Annotated[int, typer.Option(min=1, help="Bytes of the payload to show.")]
 
 
@@ -78,12 +78,12 @@ def ls(
     owners: ShowOwners = False,
     as_json: Json = False,
 ) -> None:
-    """List entries, the newest last.
+    """List dead letters, the newest last.
 
     ctxb dead ls
     ctxb dead ls --reason "not JSON" --limit 100 --json
 
-    An owner is shown as the hash that logs show.
+    Owners are printed as the hashes that logs have.
     """
     rows = run_on_bus(
         start(ctx.obj), lambda bus: newest(bus.dead_letters, limit, reason, owners=owners)
@@ -98,7 +98,7 @@ def ls(
 def show(
     ctx: typer.Context, letter_id: LetterId, max_bytes: MaxBytes = 4000, as_json: Json = False
 ) -> None:
-    """Print an entry with its payload, which contains people's words.
+    """Print a dead letter with its payload, which contains texts of people.
 
     ctxb dead show 1765353600000-0
     """
@@ -115,14 +115,15 @@ def show(
 def retry(
     ctx: typer.Context, ids: LetterIds = None, every: All = False, reason: Reason = None
 ) -> None:
-    """Put entries back on the streams that they came from, as new ones.
+    """Put dead letters back on their streams, as new entries.
 
     ctxb dead retry 1765353600000-0
     ctxb dead retry --all --reason "without an answer"
 
-    The exit code is 1 if an entry given by its id can't be put back; the others are.
-    A request whose answer is still stored (bus.result_ttl_seconds) gets that
-    answer again; to have it built again, wait until the answer has expired.
+    If an entry that you name can't be put back, the exit code is 1, and the other
+    entries are put back all the same. While the answer to a request is stored
+    (bus.result_ttl_seconds), a retry gets this answer. To build the request
+    again, wait until the answer has expired.
     """
     selected = check_selection(ids, every, reason)
     settled = run_on_bus(start(ctx.obj), lambda bus: settle(bus.dead_letters, selected, reason))
@@ -138,12 +139,13 @@ def drop(
     reason: Reason = None,
     yes: Yes = False,
 ) -> None:
-    """Delete entries for good.
+    """Delete dead letters.
 
     ctxb dead drop 1765353600000-0
     ctxb dead drop --all --reason "not JSON" --yes
 
-    The exit code is 1 if an entry given by its id is gone; the others are dropped.
+    If an entry that you name doesn't exist, the exit code is 1, and the other
+    entries are deleted all the same.
     """
     selected = check_selection(ids, every, reason)
     settings = require_shared_bus(start(ctx.obj))

@@ -44,7 +44,7 @@ from service.wire.payload import read_json
 from service.wire.request import BuildRequest, decode, set_options
 from service.wire.response import BuildResponse
 
-TWICE: Final = "Give it twice to compare two, once to use it for both."
+TWICE: Final = "Give the option twice to compare two values; once applies to both builds."
 PAIR: Final = 2
 
 
@@ -82,10 +82,11 @@ def diff(
     ctxb diff --request request.json --strategy oldest_first --strategy importance
     ctxb diff --request request.json --max-tokens 8000 --max-tokens 4000 --text
 
-    Responses are those of `ctxb build --json` or of a worker; with --explain
-    they say why a message of history is missing. The reports of builds are
-    read from the bus of the settings. The exit code is 0 if both send the
-    same messages and tools, else 7, or 8 if a build has no report.
+    A file has a response of a worker or of `ctxb build --json`. If the response
+    was made with --explain, the comparison says why a message of history is
+    missing. For build ids, the command reads reports from the configured bus.
+    The exit code is 0 if both builds send the same messages and tools, 7 if
+    they differ, and 8 if a build has no report.
     """
     settings = start(ctx.obj)
     given: dict[str, Sequence[Any] | None] = {

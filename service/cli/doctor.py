@@ -32,11 +32,10 @@ def doctor(ctx: typer.Context, as_json: Json = False) -> None:
     ctxb doctor
     ctxb -c production.yml doctor --json
 
-    Run it where the workers run, with their settings. Each line is ok, warn
-    or fail, with its cause and what to do about it. Nothing is changed:
-    a worker's permissions on the bus are checked without using them, and
-    MCP servers list their tools. The exit code is 1 if a line says fail,
-    and 3 if the settings can't be read.
+    Run the command where the workers run, with their settings. Each line says
+    ok, warn or fail, with the cause and what to do. Nothing is changed, but MCP
+    servers are started and list their tools. The exit code is 1 if a line says
+    fail, and 3 if the settings can't be read.
     """
     findings = run_until_stopped(run_checks(start(ctx.obj, log_outdated=False)))
     if as_json:

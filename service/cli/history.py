@@ -38,7 +38,7 @@ BATCH: Final = 200
 #: The counts of an erasure, by their names in JSON.
 _IN_STORE: Final = {
     "rows": "rows",
-    "fallen": "flags of rows left out",
+    "fallen": "flags of rows that fell out",
     "archived": "archived copies",
     "summaries": "summaries",
     "profiles": "profile",
@@ -51,14 +51,18 @@ _ON_BUS: Final = {
 
 history = typer.Typer(no_args_is_help=True)
 
-File = Annotated[Path, typer.Argument(help="JSONL rows or OpenAI messages; - reads stdin.")]
+File = Annotated[
+    Path, typer.Argument(help="A file with JSONL rows or OpenAI messages; - is stdin.")
+]
 ImportForm = Annotated[Form, typer.Option("--format", help="auto detects it from the first line.")]
-ExportForm = Annotated[Literal["jsonl", "openai"], typer.Option("--format", help="What to write.")]
+ExportForm = Annotated[
+    Literal["jsonl", "openai"], typer.Option("--format", help="The format to print.")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Read the file and store nothing.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Store the rows that can be read.")]
 DryErase = Annotated[bool, typer.Option("--dry-run", help="Count, and erase nothing.")]
 Ids = Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of rows.")]
-Limit = Annotated[int, typer.Option(min=1, help="How many rows, the newest.")]
+Limit = Annotated[int, typer.Option(min=1, help="Number of rows, newest ones.")]
 
 
 @history.command("import")
@@ -71,16 +75,16 @@ def import_(
     dry_run: DryRun = False,
     skip_bad: SkipBad = False,
 ) -> None:
-    """Store the conversation of a file; rows that are stored already stay unchanged.
+    """Store the messages of a file; rows that are already stored don't change.
 
     ctxb history import chat.jsonl --owner ana
     ctxb history import messages.json --owner ana --conversation trip --dry-run
 
-    A file with a row that can't be read, or that has a role other than human,
-    ai and tool (user, assistant), is rejected as a whole, unless --skip-bad is
-    given. Instructions, of the roles system and developer, are left out and
-    counted. If there are several conversations, give each its own
-    --conversation: missing ids are derived from position and content.
+    Roles are human (or user), ai (or assistant) and tool. Messages with the role
+    system or developer are left out and counted. If a row can't be read or has
+    another role, nothing is stored; --skip-bad stores the other rows. Missing
+    ids are derived from position and content, so give each conversation its own
+    --conversation.
     """
     settings = start(ctx.obj)
     data = read_bytes(file)
@@ -97,13 +101,13 @@ def import_(
 def export(
     ctx: typer.Context, owner: Owner, conversation: Conversation = None, form: ExportForm = "jsonl"
 ) -> None:
-    """Print a history, oldest first.
+    """Print the rows of an owner, oldest first, without pruned ones.
 
     ctxb history export --owner ana > ana.jsonl
     ctxb history export --owner ana --format openai > messages.json
 
-    The format openai is for other programs, not a backup: it drops ids and
-    times.
+    The format openai has no ids and times, so use it for other programs only,
+    not for backups.
     """
     rows = _run_on_history(start(ctx.obj), lambda store: read_newest(store, owner, conversation))
     if form == "openai":
@@ -141,12 +145,12 @@ def show(
 
 @history.command()
 def compact(ctx: typer.Context, owner: OwnerArgument, conversation: Conversation = None) -> None:
-    """Summarise a history, except for its newest turns.
+    """Summarise an owner's history, except its newest turns.
 
     ctxb history compact ana
 
-    The summary is stored next to the history, which stays whole, and is shown
-    under the strategy summarization.
+    The history stays whole. The strategy summarization shows the summary in
+    place of the rows that it covers.
     """
     settings = require_persistent_store(start(ctx.obj))
     typer.echo(describe_summary(asyncio.run(compact_history(settings, owner, conversation))))
@@ -154,7 +158,7 @@ def compact(ctx: typer.Context, owner: OwnerArgument, conversation: Conversation
 
 @history.command()
 def prune(ctx: typer.Context, owner: OwnerArgument, ids: Ids) -> None:
-    """Leave rows out of all contexts from now on; nothing is deleted.
+    """Hide rows from all later contexts; nothing is deleted.
 
     ctxb history prune ana msg_1a01 msg_1a02
 
@@ -166,7 +170,7 @@ def prune(ctx: typer.Context, owner: OwnerArgument, ids: Ids) -> None:
 
 @history.command()
 def restore(ctx: typer.Context, owner: OwnerArgument, ids: Ids) -> None:
-    """Let pruned rows into contexts again, at their old positions.
+    """Show pruned rows in contexts again, at their old positions.
 
     ctxb history restore ana msg_1a01
     """
@@ -183,14 +187,15 @@ def rm(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Erase an owner for good: everything in store and bus, the profile included.
+    """Erase an owner's data from the store and the bus, except replies and streams.
 
     ctxb history rm ana --dry-run
     ctxb history rm ana --yes
 
-    Requests in work while this runs may still be stored afterwards: run it
-    again. An owner is always erased as a whole; to hide some rows, see `ctxb
-    history prune`. docs/privacy.md says what remains, and when that expires.
+    Requests that are being processed can still store data: run the command again
+    after their deadlines. Replies in lists and streams stay until they expire:
+    docs/privacy.md says how to delete them, and what else remains. To hide single
+    rows, use `ctxb history prune`.
     """
     settings = find_bus(start(ctx.obj))
     if not (dry_run or yes):
@@ -207,7 +212,7 @@ def rm(
 def archive(
     ctx: typer.Context, owner: OwnerArgument, limit: Limit = 20, as_json: Json = False
 ) -> None:
-    """Print the rows that were last left out of an owner's contexts, and why.
+    """Print copies of rows that fell out of an owner's contexts, with the reason.
 
     ctxb history archive ana
 
@@ -228,12 +233,13 @@ def archive(
 
 @history.command()
 def stats(ctx: typer.Context, owner: OwnerArgument, as_json: Json = False) -> None:
-    """Count an owner's rows: those that builds may read, and those with a flag.
+    """Count an owner's rows, tokens, flags, archived copies and summaries.
 
     ctxb history stats ana
 
-    Tokens are those that the memory block prints of the rows, so results of
-    tools have none.
+    "rows" can be read by builds. "pruned" rows are hidden by hand. "fallen" rows
+    are a part of "rows": each fell out of a context at least once. Tokens are
+    counted as in [SHARED_MEMORY], where results of tools have none.
     """
     counts = _run_on_history(start(ctx.obj), lambda store: store.stats(owner))
     if as_json:
@@ -394,3 +400,7 @@ def print_erased(erased: Erased) -> None:
         typer.echo(
             f"{bus.unreadable} dead letters have no readable owner, and remain: see `ctxb dead ls`"
         )
+    typer.echo(
+        "replies that nobody has read yet stay in their lists and streams until they expire:"
+        " docs/privacy.md, Erasing an owner"
+    )

@@ -22,24 +22,22 @@ def complete_model(incomplete: str) -> list[str]:
 Prefix = Annotated[
     str | None,
     typer.Argument(
-        metavar="[NAME]",
-        autocompletion=complete_model,
-        help="A model, or the beginning of models' names.",
+        metavar="[NAME]", autocompletion=complete_model, help="A model's name, or its beginning."
     ),
 ]
 
 
 @models.command()
 def ls(ctx: typer.Context, name: Prefix = None, as_json: Json = False) -> None:
-    """List the limits of models: those of the settings, else those that come with the service.
+    """List the token limits of models: built-in ones, and those of budget.model_limits.
 
     ctxb models ls
     ctxb models ls claude
     ctxb models ls openai/gpt-5-mini-2025-08-07
 
-    The limits of a model are those of the longest row that its name begins
-    with. Input and output are maximums, in tokens; a row without them says
-    how the tokens of a family of models are counted.
+    A row applies to all models whose names begin with its name; if several rows
+    apply, the longest name counts. Input and output are the most tokens of each.
+    A row without input and output says only how tokens are counted.
     """
     settings = start(ctx.obj)
     shipped = open_models()

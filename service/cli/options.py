@@ -34,11 +34,12 @@ OwnerArgument = Annotated[
     str, typer.Argument(metavar="OWNER", callback=check_owner, help="The owner's key.")
 ]
 
-ShowOwners = Annotated[bool, typer.Option("--owners", help="Show owner keys, not their hashes.")]
+ShowOwners = Annotated[
+    bool, typer.Option("--owners", help="Print owner keys instead of their hashes.")
+]
 
 Conversation = Annotated[
-    str | None,
-    typer.Option("--conversation", metavar="ID", help="One conversation, not all of the owner's."),
+    str | None, typer.Option("--conversation", metavar="ID", help="Only this conversation.")
 ]
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask for confirmation.")]

@@ -23,7 +23,8 @@ from service.wire.validation import RECALL_MODES
 #: The line range of an option: ``41-80``.
 LINES: Final = "FIRST-LAST"
 
-Number = Annotated[int | None, typer.Option(help="With --around: how many on this side.")]
+Before = Annotated[int | None, typer.Option(help="With --around: number of messages before it.")]
+After = Annotated[int | None, typer.Option(help="With --around: number of messages after it.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,54 +36,66 @@ class RecallOptions:
     query: Annotated[
         str | None,
         typer.Option(
-            "--query", "-q", metavar="TEXT", help="Their subject, as a question or in words."
+            "--query",
+            "-q",
+            metavar="TEXT",
+            help="Messages about this subject: a question or words.",
         ),
     ] = None
     ids: Annotated[
         list[str] | None,
-        typer.Option("--id", metavar="ID", help="The id or handle of one; may be repeated."),
+        typer.Option(
+            "--id", metavar="ID", help="The message with this id or short id; may be repeated."
+        ),
     ] = None
     around: Annotated[
-        str | None, typer.Option(metavar="ID", help="One message, with those before and after it.")
+        str | None,
+        typer.Option(metavar="ID", help="This message, with messages before and after it."),
     ] = None
-    grep: Annotated[str | None, typer.Option(metavar="TEXT", help="A text that they contain.")] = (
-        None
-    )
-    before: Number = None
-    after: Number = None
+    grep: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Messages that contain this text.")
+    ] = None
+    before: Before = None
+    after: After = None
     lines: Annotated[
-        str | None, typer.Option(metavar=LINES, help="With one --id: only these lines of it.")
+        str | None,
+        typer.Option(metavar=LINES, help="With one --id: only these lines of the message."),
     ] = None
-    page: Annotated[int | None, typer.Option(help="With --query: which part of the answers.")] = (
+    page: Annotated[int | None, typer.Option(help="With --query: the page of results, from 1.")] = (
         None
     )
     older_than: Annotated[
-        str | None, typer.Option(metavar="ID", help="With --grep: search only before this message.")
+        str | None,
+        typer.Option(metavar="ID", help="With --grep: search only messages older than this one."),
     ] = None
-    max_tokens: Annotated[int | None, typer.Option(help="The most tokens of the answer.")] = None
+    max_tokens: Annotated[int | None, typer.Option(help="Most tokens of the answer.")] = None
     exclude_build: Annotated[
         str | None,
-        typer.Option(metavar="BUILD", help="Don't repeat what this build showed; needs a bus."),
+        typer.Option(
+            metavar="BUILD", help="Leave out messages that this build showed; needs a bus."
+        ),
     ] = None
     model: Annotated[
-        str | None, typer.Option(autocompletion=complete_model, help="The model that will read it.")
+        str | None,
+        typer.Option(autocompletion=complete_model, help="The model that will read the answer."),
     ] = None
-    with_ids: Annotated[bool, typer.Option("--with-ids", help="With --query: show ids too.")] = (
+    with_ids: Annotated[bool, typer.Option("--with-ids", help="With --query: also print ids.")] = (
         False
     )
 
 
 @takes(RecallOptions)
 def recall(ctx: typer.Context, *, options: RecallOptions, as_json: Json = False) -> None:
-    """Fetch earlier messages: what a context has left out, by words, ids or place.
+    """Print earlier messages that a context left out, found by words, ids or position.
 
     ctxb recall --owner ana --query "Where is the key?"
     ctxb recall --owner ana --id m23 --id m24
     ctxb recall --owner ana --around m23 --before 5 --after 5
     ctxb recall --owner ana --grep 4471
 
-    It reads the configured store, which must not be in memory, and prints what
-    the tool `recall` gives a model. The notes at the end say how to go on.
+    The command reads the configured store, which must not be memory://. It
+    prints the same text that a model gets from the tool `recall`. Notes at the
+    end of the text say how to get more.
     """
     settings = require_persistent_store(start(ctx.obj))
     read = {"lines": _read_lines(options.lines), "with_ids": options.with_ids or None}

@@ -51,7 +51,7 @@ class RequestOptions:
     request: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="A request in JSON in place of --input; - reads it from stdin."
+            metavar="FILE", help="A file with a request in JSON, in place of --input; - is stdin."
         ),
     ] = None
     conversation: Annotated[
@@ -61,33 +61,35 @@ class RequestOptions:
         str | None,
         typer.Option(autocompletion=complete_model, help="The model that will read the context."),
     ] = None
-    max_tokens: Annotated[int | None, typer.Option(help="The whole window, in tokens.")] = None
+    max_tokens: Annotated[
+        int | None, typer.Option(help="Tokens of the context and the answer together.")
+    ] = None
     reserve_tokens: Annotated[
-        int | None, typer.Option(help="Kept free for the answer, in tokens.")
+        int | None, typer.Option(help="Tokens to keep free for the answer.")
     ] = None
     strategy: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
             autocompletion=complete_strategy,
-            help="How history is chosen that does not fit.",
+            help="The strategy that selects the history that fits.",
         ),
     ] = None
     layout: Annotated[
         Literal["tagged", "chat"] | None,
-        typer.Option(help="History as a block, or as native messages."),
+        typer.Option(help="tagged: history is a block; chat: history is messages."),
     ] = None
     form: Annotated[
         Literal["openai", "openai_responses", "anthropic", "gemini"] | None,
-        typer.Option("--format", help="A provider whose API call to write as well."),
+        typer.Option("--format", help="Also print the body of this provider's API call."),
     ] = None
-    memory_limit: Annotated[int | None, typer.Option(help="Rows of history shown at most.")] = None
+    memory_limit: Annotated[int | None, typer.Option(help="Most rows of history to show.")] = None
     memory_tokens: Annotated[
-        int | None, typer.Option(help="Tokens for all that holds history.")
+        int | None, typer.Option(help="Most tokens of history, in all blocks together.")
     ] = None
     timezone_offset: Annotated[
         int | None,
-        typer.Option(metavar="MINUTES", help="The client's zone, in minutes west of UTC."),
+        typer.Option(metavar="MINUTES", help="The client's time zone, in minutes west of UTC."),
     ] = None
     profile: Annotated[
         str | None, typer.Option(metavar="TEXT", help="About the human, for [FRIENDS_INFO].")
@@ -95,11 +97,12 @@ class RequestOptions:
     history: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="History in place of the store's: JSONL rows or OpenAI messages."
+            metavar="FILE",
+            help="A file with history, used in place of the store's: JSONL or OpenAI.",
         ),
     ] = None
     recall_tool: Annotated[
-        bool, typer.Option("--recall-tool", help="Offer the model a tool to fetch the rest.")
+        bool, typer.Option("--recall-tool", help="Offer the model the tool recall.")
     ] = False
     explain: Annotated[
         bool, typer.Option("--explain", help="Show the tokens of each block, and every decision.")
@@ -114,9 +117,9 @@ def build(ctx: typer.Context, *, options: RequestOptions, as_json: Json = False)
     ctxb build --owner ana --input "Hi" --history chat.jsonl --max-tokens 4000
     ctxb build --request request.json --strategy middle_out --json
 
-    History and profile come from the configured store, to which nothing
-    is written. A store in memory is this command's own and empty, as a note on
-    stderr says.
+    History and profile come from the configured store; the command writes
+    nothing to the store. With the store memory://, the history is empty, and a
+    note on stderr says so.
     """
     settings = start(ctx.obj)
     request = make_request(options)
@@ -141,7 +144,7 @@ def build(ctx: typer.Context, *, options: RequestOptions, as_json: Json = False)
 
 Via = Annotated[
     Literal["stream", "channel"],
-    typer.Option(help="A stream keeps the request until a worker starts; a channel does not."),
+    typer.Option(help="stream: waits for a worker; channel: is lost without one."),
 ]
 Timeout = Annotated[
     float, typer.Option(min=0.001, metavar="SECONDS", help="How long to wait for the answer.")
@@ -157,14 +160,16 @@ def send(
     timeout: Timeout = 15.0,
     as_json: Json = False,
 ) -> None:
-    """Publish a request on the bus and wait for a worker's answer.
+    """Send a request over the bus, wait for a worker's answer, and print a summary of it.
 
     ctxb send --owner ana --input "Hello"
     ctxb send --owner ana --input "Hello" --via channel --timeout 2 --json
     ctxb send --request request.json --explain
 
-    This is the smoke test of a deployment: it exits with 4 if no worker
-    answers, with 5 if the bus can't be reached, and with 3 if none is configured.
+    The command prints the time and the tokens of the answer, with --explain
+    also the decisions. --json prints the whole answer. Use it to test a
+    deployment: the exit code is 4 if no worker answers, 5 if the bus can't be
+    reached, and 3 if no bus is configured.
     """
     settings = require_shared_bus(start(ctx.obj))
     request = make_request(options)

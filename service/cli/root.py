@@ -21,18 +21,18 @@ from service.cli.healthcheck import probe
 COMMANDS: Final[Mapping[str, str]] = {
     "demo": "Take a tour: start a bus and a worker, send requests, show the contexts.",
     "build": "Build one context here, without a bus, and print its messages.",
-    "recall": "Fetch earlier messages: what a context has left out, by words, ids or place.",
+    "recall": "Print earlier messages that a context left out, found by words, ids or position.",
     "diff": "Compare two builds, or one request built in two ways.",
     "worker": "Answer the requests of a bus, until SIGTERM or Ctrl-C.",
-    "send": "Publish a request on the bus and wait for a worker's answer.",
-    "tail": "Follow builds and events as they come over the bus, until Ctrl-C.",
+    "send": ("Send a request over the bus, wait for a worker's answer, and print a summary of it."),
+    "tail": "Print builds and events as they happen, until Ctrl-C.",
     "stats": (
-        "Show what waits on the bus, which workers there are, dead letters, and the store's size."
+        "Count waiting and running requests, workers and dead letters; show the store's size."
     ),
     "doctor": (
         "Check an installation: settings, bus, store, tokenizers, tools, prompts, HTTP, disks."
     ),
-    "bus": "Show and set how requests are spread, and mend streams.",
+    "bus": "Show or set the number of request streams, and repair streams.",
     "dead": "List, show, retry and drop dead letters.",
     "history": "Import, export, show, prune and erase conversations.",
     "tools": "List and check tool definitions.",
@@ -75,7 +75,10 @@ def load_command(name: str) -> Command:
 ConfigFile = Annotated[
     Path | None,
     typer.Option(
-        "--config", "-c", metavar="FILE", help="Settings in YAML. Also: CTXB_CONFIG, ./config.yml."
+        "--config",
+        "-c",
+        metavar="FILE",
+        help="The YAML file with settings. Default: CTXB_CONFIG, else config.yml here.",
     ),
 ]
 

@@ -27,7 +27,7 @@ def asyncapi() -> None:
 
 @schema.command(name="json")
 def json_schema(message: MessageName = None) -> None:
-    """Print the JSON Schema of a message, or an object with those of all.
+    """Print the JSON Schema of a message, or of all messages in one object.
 
     ctxb schema json request
     ctxb schema json | jq keys

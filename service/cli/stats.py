@@ -44,16 +44,16 @@ class Overview:
 
 
 def stats(ctx: typer.Context, watch: Watch = None, as_json: Json = False) -> None:
-    """Show what waits on the bus, which workers there are, dead letters, and the store's size.
+    """Count waiting and running requests, workers and dead letters; show the store's size.
 
     ctxb stats
     ctxb stats --watch 2
     ctxb stats --watch 10 --json >> stats.jsonl
 
-    Waiting requests have not been read by a worker; requests in work have
-    been read and not yet answered. --watch adds the rate of requests, prints
-    each JSON document on one line, and goes on while bus or store are away,
-    with the cause. Over Postgres, numbers of rows are estimates.
+    A request is waiting until a worker builds it, and in work until it is
+    answered. --watch adds the rate of requests, prints each JSON document on
+    one line, and continues while bus or store can't be reached. On Postgres,
+    numbers of rows are estimates.
     """
     settings = find_bus(start(ctx.obj))
     if not has_persistent_store(settings):

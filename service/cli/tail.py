@@ -64,17 +64,16 @@ def tail(
     owners: ShowOwners = False,
     as_json: JsonLines = False,
 ) -> None:
-    """Follow builds and events as they come over the bus, until Ctrl-C.
+    """Print builds and events as they happen, until Ctrl-C.
 
     ctxb tail
     ctxb tail --owner ana
     ctxb tail --failed --json | jq .error
 
-    A line describes a build, a recall, or rows pruned or summarised, without
-    any of the text. Answers are shown if they go to channels, those of
-    bus.reply_prefixes included, but not if they go to lists or streams.
-    Events always go to channels. For earlier builds, open a worker's
-    inspector (docs/http.md).
+    A line describes a build, a recall, a summary, or rows that fell out of a
+    context. Lines contain no text of messages. Answers that go to channels are
+    printed; answers that go to lists or streams are not. For earlier builds,
+    open a worker's inspector (docs/inspector.md).
     """
     settings = require_shared_bus(start(ctx.obj))
     wanted = partial(is_wanted, owner_key=owner, failed=failed)

@@ -42,12 +42,12 @@ class ListedTool:
 
 @tools.command()
 def ls(ctx: typer.Context, as_json: Json = False) -> None:
-    """List the tools of the settings and of their servers, with their size in tokens.
+    """List all configured tools with their size in tokens, also tools of MCP servers.
 
     CTXB_TOOLS__PATHS='["tools"]' ctxb tools ls
 
-    The tools of a server that does not answer are those of its last listing, if
-    listings are kept (tools.snapshots); they are marked as stale.
+    If a server doesn't answer, and tools.snapshots has its last listing, the
+    tools of that listing are printed and marked as stale.
     """
     settings = start(ctx.obj)
     servers = run_until_stopped(list_servers(settings))
@@ -72,13 +72,13 @@ def ls(ctx: typer.Context, as_json: Json = False) -> None:
 
 @tools.command()
 def check(ctx: typer.Context, paths: Paths = None) -> None:
-    """Check tool files and servers one by one; exits with 3 if one is invalid.
+    """Check each tool file and server; the exit code is 3 if one is invalid.
 
     ctxb tools check
     ctxb tools check tools/ more.yml
 
-    A server is invalid if it does not answer, or lists a tool that can't be offered.
-    A source without any tool is a warning.
+    A server is invalid if it doesn't answer, or lists a tool that can't be offered.
+    A file, module or server without tools is a warning.
     """
     only: list[object] | None = [] if paths else None
     settings = start(ctx.obj, tools={"paths": paths, "modules": only, "mcp": only})

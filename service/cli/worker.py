@@ -25,10 +25,11 @@ Consumer = Annotated[
 ]
 ShutdownTimeout = Annotated[
     float | None,
-    typer.Option(min=0, metavar="SECONDS", help="Time to finish requests in work when stopped."),
+    typer.Option(min=0, metavar="SECONDS", help="Time to finish requests after SIGTERM."),
 ]
 HeartbeatFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Touched while requests are read.")
+    Path | None,
+    typer.Option(metavar="FILE", help="A file that the worker touches while its loop runs."),
 ]
 NoRecorder = Annotated[bool, typer.Option("--no-recorder", help="Write no history.")]
 
@@ -46,9 +47,10 @@ def worker(
     ctxb worker
     CTXB_BUS__URL=redis://localhost:6379/0 ctxb worker --concurrency 32
 
-    If no bus is configured it starts a Redis or Valkey server of its own
-    and prints how to reach it. When stopped it finishes the requests in work
-    and exits with 0, or with 143 if the time for that runs out.
+    If no bus is configured, the worker starts a Redis or Valkey server of its
+    own and prints its address. A stopped worker finishes the requests that it
+    has, and exits with 0. If --shutdown-timeout is too short for that, it exits
+    with 143.
     """
     settings = start(
         ctx.obj,

@@ -16,25 +16,25 @@ SERVER_NAME: Final = r"^[A-Za-z](?:[_-]?[A-Za-z0-9])*$"
 class McpServerSettings(Section):
     """An MCP server whose tools are listed, never called: a command to start, or a URL."""
 
-    #: The prefix of its tools' names.
+    #: The prefix of the names of the server's tools.
     name: Annotated[str, Field(pattern=SERVER_NAME, max_length=24)]
     #: A program that speaks MCP on its standard input and output.
     command: Text | None = None
     #: Arguments of the command.
     args: tuple[str, ...] = ()
-    #: Variables of the command, besides a few of this process such as PATH and HOME.
+    #: Environment variables of the command. It also gets a few of this process, such as PATH.
     env: Mapping[str, SecretStr] = {}
     #: The URL of a server that speaks MCP over streamable HTTP.
     url: WebUrl | None = None
     #: Headers of each request to the URL.
     headers: Mapping[str, SecretStr] = {}
-    #: Names of tools as the server has them; ``*``, ``?`` and ``[…]`` as in names of files.
+    #: The server's names of tools that are offered; ``*``, ``?`` and ``[…]`` are wildcards.
     allow: tuple[Text, ...] = ("*",)
-    #: Takes precedence over ``allow``.
+    #: The server's names of tools that are left out; takes precedence over ``allow``.
     deny: tuple[Text, ...] = ()
-    #: How often tools are listed again, besides when the server reports a change.
+    #: How often tools are listed again. A change that the server reports is read at once.
     refresh_seconds: Seconds = 300.0
-    #: To connect, and for a listing with all its pages.
+    #: Time limit of connecting, and of listing all tools.
     timeout_seconds: Seconds = 10.0
 
     @field_validator("headers")
@@ -82,11 +82,11 @@ class ToolsSettings(Section):
 class PromptSection(Section):
     """A section of the system message, after the identity."""
 
-    #: Its heading.
+    #: The section's heading.
     label: Text
-    #: Its text; either this or a file.
+    #: The section's text, if there is no file.
     text: Text | None = None
-    #: The file that holds its text.
+    #: A file with the section's text.
     file: Path | None = None
     #: Sections with lower numbers come first.
     priority: int = 0
@@ -101,11 +101,11 @@ class PromptSection(Section):
 class Injection(Section):
     """A reminder in [THIS_MOMENT], and when it is due."""
 
-    #: Its text.
+    #: The reminder's text.
     text: Text
-    #: Due in each turn whose number is a multiple of this.
+    #: Printed in each turn whose number is a multiple of this.
     every_n_turns: Count | None = None
-    #: Due in every turn whose history has at least this many tokens.
+    #: Printed in each turn whose history has at least this many tokens.
     on_token_threshold: Count | None = None
 
     @model_validator(mode="after")
@@ -168,7 +168,7 @@ class SummarizerSettings(Section):
 
 
 class SummariesSettings(Section):
-    """Summaries of history that no longer fits, under the strategy `summarization`.
+    """Summaries of history that no longer fits, with the strategy `summarization`.
 
     The ratios are shares of the tokens that history may use.
     """
@@ -199,7 +199,7 @@ class EmbedderSettings(Section):
 
 
 class RecallSettings(Section):
-    """How rows are ranked that may be recalled, and how models get back what isn't shown."""
+    """Ranking of rows by meaning, and the tool by which models fetch messages."""
 
     tool: bool = False
     max_tokens: Annotated[int, Field(ge=64, le=100_000)] = 1_000

@@ -46,7 +46,7 @@ OWN_KEYS: Final = (
 
 
 class BusSettings(Section):
-    """Where requests come from and responses go to."""
+    """The server over which requests and responses go."""
 
     url: SecretStr | None = None
     prefix: str = ""
@@ -97,16 +97,16 @@ class ModelLimit(Section):
 
     #: Tokens of the context window.
     max_input: Count
-    #: Tokens of an answer; None for the value in the built-in table.
+    #: Most tokens of an answer; None is the value in the built-in table.
     max_output: Count | None = None
-    #: None for the tokenizer in the built-in table.
+    #: The tokenizer; None is the tokenizer in the built-in table.
     tokenizer: Text | None = None
-    #: A factor by which the tokenizer's counts are raised; they are estimates then.
+    #: A factor for the tokenizer's counts, which are then estimates.
     factor: Factor | None = None
 
 
 class BudgetSettings(Section):
-    """Token budgets of requests that have none; all in tokens."""
+    """Token budgets of requests without a budget of their own."""
 
     model: Text | None = None
     max_tokens: Count | None = None
@@ -146,7 +146,7 @@ class MemorySettings(Section):
 
 
 class GatherSettings(Section):
-    """How long a build waits for what it reads."""
+    """Time limits for reading history, tools and profile."""
 
     history_timeout_seconds: Seconds = 2.0
     tools_timeout_seconds: Seconds = 1.0
@@ -155,20 +155,20 @@ class GatherSettings(Section):
 
 
 class RecorderSettings(Section):
-    """Whether history is written from the bus."""
+    """Storing of history."""
 
     enabled: bool = True
 
 
 class ReportSettings(Section):
-    """How long the reports of builds are kept on the bus."""
+    """Reports of builds, which are kept on the bus."""
 
     ttl_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 900.0
     max_bytes: Count = 262_144
 
 
 class EventSettings(Section):
-    """Events about contexts, and the archive of rows that drop out of them."""
+    """Events about contexts, and the archive of rows that fell out of contexts."""
 
     pruned: bool = True
     content: bool = False

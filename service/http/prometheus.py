@@ -55,119 +55,118 @@ class Metric:
 METRICS: Final = (
     Metric(
         "build_duration_seconds",
-        "Time of a part of a request: its wait in the stream (`queue`), the whole build (`build`) "
-        "with its `gather`, `fit`, `recall` and `record`, and sending the response (`send`).",
+        "Time of a stage of a request: waiting in the stream (`queue`), the whole build (`build`) "
+        "with its parts `gather`, `fit`, `recall` and `record`, and sending the response (`send`).",
         labels=("stage",),
         values=get_args(metrics.Part),
         buckets=DURATIONS,
     ),
     Metric(
         "history_fetch_duration_seconds",
-        "Time to read an owner's history, a part of `gather`, by the scheme of `store.url`.",
+        "Time to read an owner's history, which is a part of `gather`. `backend` is the scheme of "
+        "`store.url`.",
         labels=("backend",),
         buckets=DURATIONS,
     ),
     Metric(
         "build_requests",
-        "Requests answered for the first time: `success`, or the code of the error.",
+        "Requests that got their first answer. `outcome` is `success` or the code of the error.",
         labels=("outcome",),
         values=("success", *(code for code, error in CODES.items() if error.on_the_wire)),
     ),
     Metric(
         "context_utilization_ratio",
-        "The tokens of a context divided by those available, from 0 to 1. `model` is a name in "
-        "the table of limits or in `budget.model_limits`; after the first 32 names, others are "
-        "`other`. It is `none` if a request names no model.",
+        "The tokens of a context divided by the tokens available, from 0 to 1. `model` is a name "
+        "in the built-in table of models or in `budget.model_limits`. It is `none` for requests "
+        "without a model, and `other` for all models after the first 32.",
         labels=("model",),
         buckets=RATIOS,
     ),
     Metric(
         "context_tokens",
-        "Tokens of each block of a context, by its tag, and of the array of `tools`; `custom` is "
-        "any block of a request's own.",
+        "Tokens of each block of a context. `block` is the block's tag, `tools` for the array of "
+        "tools, or `custom` for blocks that a request brings.",
         labels=("block",),
         buckets=TOKENS,
     ),
     Metric(
         "blocks_dropped",
-        "Blocks other than history that were left out (`block_dropped`) or shortened "
+        "Blocks, except those with history, that were left out (`block_dropped`) or shortened "
         "(`block_shortened`) to fit the budget.",
         labels=("block", "reason"),
     ),
     Metric(
         "candidates",
-        "Rows of history and messages of runs by the decision on them, such as `kept`, `annotated` "
-        "or `dropped`; `not_read` are rows of the store that the build didn't read.",
+        "Rows of history and messages of runs. `decision` is the outcome, such as `kept`, "
+        "`annotated` or `dropped`, or `not_read` for rows that the build didn't read.",
         labels=("decision",),
         values=(*COUNTS, "not_read"),
     ),
     Metric(
         "tokens_saved",
-        "Tokens of history that was read but not sent, since the strategy left it out, shortened "
-        "or cleared it.",
+        "Tokens of history that a build read but didn't send, since the strategy left out, "
+        "shortened or cleared messages.",
         labels=("strategy",),
     ),
     Metric(
         "rows_without_vector",
-        "Rows that were ranked by words alone, as they had no vector yet, with `recall.semantic`. "
-        "The number grows while rows are stored faster than they are embedded.",
+        "Rows that `recall.semantic` ranked by words alone, since they had no vector yet. The "
+        "number grows if rows are stored faster than they are embedded.",
     ),
     Metric(
         "duplicates_suppressed",
-        "Deliveries that got no new answer: the stored one was sent (`stored`), or another worker "
-        "had claimed the delivery, so that nothing was sent (`lease_lost`).",
+        "Deliveries that got no new answer. Either the stored answer was sent again (`stored`), or "
+        "nothing was sent since another worker had claimed the delivery (`lease_lost`).",
         labels=("reason",),
         values=get_args(metrics.Duplicate),
     ),
     Metric(
         "dead_letters",
-        "Entries sent to the dead-letter stream: it isn't known whom to answer (`unreadable`), "
-        "they were delivered too often (`deliveries`), or they aren't rows that the store "
-        "accepts (`result`).",
+        "Entries sent to the dead-letter stream. `reason` is `unreadable` (the sender is unknown), "
+        "`deliveries` (delivered too often), or `result` (not a row that the store accepts).",
         labels=("reason",),
         values=get_args(metrics.DeadLetterReason),
     ),
     Metric(
         "reply_dropped",
-        "Replies on a channel without subscribers (`no_subscriber`).",
+        "Replies sent to a channel without subscribers (`no_subscriber`).",
         labels=("reason",),
         values=("no_subscriber",),
     ),
     Metric(
         "rows_not_stored",
-        "Rows that aren't in the history, as their id is another row's or, with "
-        "`gather.degrade_history`, the store was unavailable: inputs of requests (`input`), rows "
-        "of other services (`result`).",
+        "Rows that were not stored: inputs of requests (`input`) and rows of other services "
+        "(`result`). Either another row has the same id, or the store was unavailable and "
+        "`gather.degrade_history` is on.",
         labels=("kind",),
         values=get_args(metrics.UnstoredRow),
     ),
     Metric("events_lost", "Events that could not be published."),
     Metric(
         "summary_requests",
-        "Summaries that builds requested: `made`, `failed`, left for later as too many waited "
-        "(`postponed`), without anything to summarise (`not_needed`), or already being made "
-        "(`busy`) or made first by another worker (`overtaken`).",
+        "Summaries that builds requested. `outcome` is `made`, `failed`, `postponed` (too many "
+        "were waiting), `not_needed` (nothing to summarise), `busy` (another worker is making "
+        "the summary) or `overtaken` (the history changed, or another worker was faster).",
         labels=("outcome",),
         values=get_args(metrics.SummaryOutcome),
     ),
     Metric(
         "config_reloads",
-        "Changed prompt files: `reloaded`, or `failed`, which increases with each check while they "
-        "can't be used.",
+        "Reloads of changed prompt files: `reloaded` or `failed`. A file that can't be used counts "
+        "as `failed` at each check.",
         labels=("result",),
         values=get_args(metrics.Reload),
     ),
     Metric(
         "tool_refresh",
-        "Times that a server of `tools.mcp` was queried for its tools: `changed`, `unchanged`, or "
-        "`failed`.",
+        "Queries for the tools of a server of `tools.mcp`: `changed`, `unchanged` or `failed`.",
         labels=("source", "outcome"),
     ),
     Metric(
         "http_requests",
-        "Requests to the HTTP interface, by the template of the path: `page` is any file of the "
-        "inspector, `other` an unknown path, or a request that was refused before routing. "
-        "`status` is a class such as `2xx`, or `none` if the caller disconnected before.",
+        "Requests to the HTTP interface. `route` is the template of the path, `page` for files of "
+        "the inspector, or `other` for unknown paths and requests that were refused before "
+        "routing. `status` is a class such as `2xx`, or `none` if the caller disconnected first.",
         labels=("route", "method", "status"),
     ),
     Metric(
@@ -281,17 +280,17 @@ _COUNTERS: Final = (
     (
         "resubscribed",
         "bus_resubscribes",
-        "Times the request channel was lost and subscribed to again: requests may be missing.",
+        "Lost and renewed subscriptions to the request channel. Requests may be lost each time.",
     ),
     (
         "dropped",
         "bus_messages_dropped",
-        "Channel requests that were dropped, as they came faster than the worker took them.",
+        "Channel requests that were dropped, since they came faster than the worker took them.",
     ),
     (
         "forbidden",
         "replies_forbidden",
-        "Answers to a list or stream that the worker's user may not write; an error was sent on "
+        "Answers to a list or stream that the worker's user may not write to. An error was sent on "
         "the common channel instead.",
     ),
 )
@@ -301,13 +300,19 @@ _DEPTHS: Final = (
     (
         "lag",
         "stream_lag_messages",
-        "Entries that no worker has read, of `requests`, `results` and `recalls`.",
+        "Entries that wait: no worker has read them, or they wait for their turn in a lane. "
+        "`stream` is `requests`, `results` or `recalls`.",
     ),
-    ("pending", "stream_pending_messages", "Entries in work at any worker."),
+    (
+        "pending",
+        "stream_pending_messages",
+        "Entries in work at all workers, without entries in lanes.",
+    ),
     (
         "oldest_pending_seconds",
         "stream_oldest_pending_seconds",
-        "Age of the oldest entry in work; 0 if there is none.",
+        "Age of the oldest entry that was read and isn't answered, entries in lanes included; 0 if "
+        "there is none.",
     ),
 )
 
@@ -348,7 +353,7 @@ class WorkerGauges(Collector):
                 if (value := getattr(depth, attribute)) is not None:
                     gauge.add_metric([stream], value)
             yield gauge
-        checks = _gauge("check_ok", "Whether a check of readiness succeeds.", "check")
+        checks = _gauge("check_ok", "1 if a check of readiness succeeds, otherwise 0.", "check")
         for check in self._checks:
             checks.add_metric([check.name], check.ok)
         yield checks

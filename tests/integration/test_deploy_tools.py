@@ -91,6 +91,28 @@ def test_the_page_s_own_folder_builds(tmp_path: Path) -> None:
     assert container["image"].startswith("registry.example.com/context-builder:")
 
 
+def test_the_page_s_patch_separates_roles_and_mounts_the_authority(tmp_path: Path) -> None:
+    """The init container alone has the other URL; both containers read the certificates."""
+    blocks = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    (patches,) = (block for block in blocks if block.startswith("patches:"))
+    base = os.path.relpath(KUBERNETES / "base", tmp_path)
+    (tmp_path / "kustomization.yaml").write_text(f"resources: [{base}]\n{patches}", "utf-8")
+    spec = built(tmp_path)["Deployment"][0]["spec"]["template"]["spec"]
+    containers = {"init": spec["initContainers"][0], "worker": spec["containers"][0]}
+    keys = {
+        name: [
+            each["valueFrom"]["secretKeyRef"]["key"] for each in found["env"] if "valueFrom" in each
+        ]
+        for name, found in containers.items()
+    }
+
+    assert keys["init"] == ["bus-url", "owner-url", "http-token"]
+    assert keys["worker"] == ["bus-url", "store-url", "http-token"]
+    for found in containers.values():
+        assert {"name": "ca", "mountPath": "/etc/ca"} in found["volumeMounts"]
+    assert {"name": "ca", "configMap": {"name": "ca"}} in spec["volumes"]
+
+
 @pytest.mark.parametrize("folder", ["monitoring", "keda"])
 def test_kustomize_builds_what_operators_need(folder: str) -> None:
     """Each is whole by itself, since not every cluster has the operator."""

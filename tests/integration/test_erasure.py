@@ -164,6 +164,7 @@ def test_erasing_needs_confirmation(ctxb: Ctxb, prefix: str) -> None:
     assert "rows" in done.stdout
     assert "1 entries of the owner are still on the streams" in done.stdout
     assert "1 dead letters have no readable owner" in done.stdout
+    assert "replies that nobody has read yet stay" in " ".join(done.stdout.split())
     assert "Found" in ctxb("history", "rm", OWNER, "--dry-run").stdout
 
 

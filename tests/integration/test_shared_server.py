@@ -16,6 +16,7 @@ from service.adapters.embedded import address
 from service.adapters.embedded.address import ADDRESS, FOLDER, locked_address, read_address
 from service.adapters.embedded.binaries import ServerBinary, find_server
 from service.adapters.embedded.server import SharedServer, embedded_server, shared_server
+from service.cli.bus_checks import check_bus
 from service.config.load import load_settings
 from service.config.settings import Settings
 from service.connect import connect_client, find_bus, open_bus, open_survey, require_shared_bus
@@ -259,6 +260,17 @@ async def test_clients_find_the_bus_of_a_worker_in_their_folder(binary: ServerBi
                 await client.build(
                     {"owner_key": "o", "content": {"current_input": "Hi"}}, via="channel"
                 )
+
+
+async def test_the_doctor_checks_the_bus_of_a_worker_in_its_folder(binary: ServerBinary) -> None:
+    """And still warns that this bus ends with the worker."""
+    async with shared_server(binary):
+        found = [finding async for finding in check_bus(Settings())]
+
+    states = {each.what: each.state for each in found}
+    assert (found[0].what, found[0].state) == ("bus", "warn")
+    assert ".ctxb/bus.url" in found[0].found
+    assert states["bus server"] == states["bus rights"] == states["bus keys"] == "ok"
 
 
 async def test_who_shares_no_server_has_one_alone(binary: ServerBinary) -> None:

@@ -7,7 +7,7 @@ import structlog
 from opentelemetry.trace import Tracer
 
 from service.config.endpoints import PROTOCOL, TelemetrySettings, unsupported_protocol
-from service.errors import ConfigError
+from service.errors import ConfigError, needs_extra
 from service.observe.tracing import find_tracer
 
 log = structlog.get_logger(__name__)
@@ -44,5 +44,5 @@ def _open_sending() -> AbstractAsyncContextManager[Tracer]:
     try:
         from service.adapters.otel.exporter import make_provider, sending_spans  # noqa: PLC0415 - of the extra
     except ImportError as error:
-        raise ConfigError("telemetry.traces: needs the extra: pip install 'ctxb[otel]'") from error
+        raise needs_extra("telemetry.traces: otlp", "otel") from error
     return sending_spans(make_provider())

@@ -16,7 +16,7 @@ from service.adapters.sql import DATABASES
 from service.adapters.sql.engine import Database
 from service.adapters.sql.sqlite import sqlite_driver, sqlite_path
 from service.config.endpoints import StoreSettings
-from service.errors import ConfigError, SchemaError, StoreError
+from service.errors import SchemaError, StoreError, needs_extra
 from service.ports.status import StoreState
 
 log = structlog.get_logger(__name__)
@@ -43,9 +43,7 @@ def open_database(url: str, limits: StoreSettings = DEFAULTS) -> Database:
     try:
         from service.adapters.sql.postgres import postgres_driver  # noqa: PLC0415 - of an extra
     except ImportError as error:
-        raise ConfigError(
-            "store.url: Postgres needs the extra: pip install 'ctxb[postgres]'"
-        ) from error
+        raise needs_extra("store.url: Postgres", "postgres") from error
     return Database(postgres_driver(url, limits))
 
 

@@ -22,7 +22,7 @@ InMemory = Annotated[
     typer.Option("--in-memory", help="Use the bus in memory, the default if no server is found."),
 ]
 Serve = Annotated[
-    bool, typer.Option("--serve", help="Keep the inspector open after the tour, until Ctrl-C.")
+    bool, typer.Option("--serve", help="Keep the inspector running after the tour, until Ctrl-C.")
 ]
 
 
@@ -33,11 +33,11 @@ def demo(ctx: typer.Context, in_memory: InMemory = False, serve: Serve = False) 
     ctxb demo | less
     ctxb demo --serve
 
-    It takes a few seconds, needs neither a key nor a network, and leaves
-    nothing behind. Your settings are not used.
+    The demo takes a few seconds, and needs no key and no network. It ignores your
+    settings and leaves nothing behind.
 
-    With --serve the worker goes on, and its inspector shows the builds in a
-    browser, with their text: nothing in this demo is private.
+    With --serve, the worker keeps running, and its inspector shows the builds in
+    a browser, texts included.
     """
     # the tour shows the requests that fail, so the worker's warnings about them are left out
     configure_logging(ctx.obj.log_level or "error", ctx.obj.log_format or "auto")

@@ -58,7 +58,7 @@ async def test_a_missing_extra_is_an_error_only_where_it_is_requested(
 ) -> None:
     """An environment that many programs share must not keep this one from its work."""
     monkeypatch.setitem(sys.modules, SENDING, None)
-    with pytest.raises(ConfigError, match=r"telemetry\.traces: needs the extra.*\[otel\]"):
+    with pytest.raises(ConfigError, match=r"telemetry\.traces: otlp needs .*'PATH\[otel\]'"):
         async with open_tracer(TelemetrySettings(traces="otlp")):
             pass
     with capture_logs() as logs:
