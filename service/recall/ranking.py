@@ -41,7 +41,12 @@ WEIGHTS: Final[Mapping[str, float]] = {
 }
 #: The weights where similarities are known, which tell more of a single passage and of the ones
 #: around it than their words do.
-SEMANTIC_WEIGHTS: Final[Mapping[str, float]] = {**WEIGHTS, "message": 1.5, "near100": 0.5}
+SEMANTIC_WEIGHTS: Final[Mapping[str, float]] = {
+    **WEIGHTS,
+    "message": 1.5,
+    "near100": 0.5,
+    "kinds": 1.0,
+}
 #: Additional weights in a long unbroken session, such as a meeting: there the subject matters more
 #: than the single message, and long messages no more than short ones.
 LONG_WEIGHTS: Final[Mapping[str, float]] = {"near2500": 2.5, "length": -1.0}
