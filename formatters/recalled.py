@@ -81,7 +81,7 @@ def _entries(turn: Turn, view: MemoryView, guard: Guard) -> tuple[Entry, ...]:
             _entry(f"  {speaker}:{format_row(part, view, guard)}", others, view, "passages", index)
             for index, part in enumerate(_split_row(row, view))
         )
-        entries.append(replace(entry, passages=passages))
+        entries.append(replace(entry, passages=passages) if passages else entry)
         entries += [
             _entry(format_result(result, row, view, guard), [result], view)
             for result in filter(view.prints_result, results)

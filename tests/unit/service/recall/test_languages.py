@@ -2,7 +2,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.recall.terms import DEFAULT, LEAST_SHARE, STOP_WORDS, detect_language
+from service.recall.terms import (
+    DEFAULT,
+    LEAST_SHARE,
+    STOP_WORDS,
+    detect_language,
+    detect_language_of,
+    plain_words,
+)
 
 
 @pytest.mark.parametrize(
@@ -53,3 +60,12 @@ def test_each_language_can_be_stemmed() -> None:
     assert all("s" in stops for stops in STOP_WORDS.values())
     assert "the" in STOP_WORDS["english"]
     assert not STOP_WORDS["english"] & {"home", "work", "new"}
+
+
+_STOPS = st.sampled_from(sorted(frozenset[str]().union(*STOP_WORDS.values())))
+
+
+@given(st.lists(st.lists(_STOPS | st.text(max_size=5)).map(" ".join)))
+def test_texts_are_counted_as_one(texts: list[str]) -> None:
+    """What each text was counted as before adds up, whatever characters it begins with."""
+    assert detect_language_of(texts) == detect_language(plain_words(" ".join(texts)))

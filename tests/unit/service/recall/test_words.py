@@ -101,3 +101,21 @@ def test_the_characters_of_cached_texts_are_limited() -> None:
 
     assert analyze("used once", "english") is not once
     assert analyze(texts[-1], "english") is analyze(texts[-1], "english")
+
+
+def test_a_text_that_is_too_large_is_not_kept() -> None:
+    """It would take the place of all others."""
+    text, small = "x" * CACHED_CHARS, analyze("used before", "english")
+
+    assert analyze(text, "english") is not analyze(text, "english")
+    assert analyze("used before", "english") is small
+
+
+def test_what_ranking_needs_of_a_text() -> None:
+    """An analysis has the tokens, the question mark and the speaker of the whole text."""
+    text = f"Ann B.: {'boat ' * MAX_TEXT_CHARS}? "
+    found = analyze(text, "english")
+
+    assert (found.tokens, found.asks) == (len(text) / 4 + 3, True)
+    assert found.speaker == frozenset({"ann", "b"})
+    assert analyze("no one", "english").speaker is None
