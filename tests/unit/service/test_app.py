@@ -146,7 +146,7 @@ async def test_a_model_that_cannot_be_queried_is_refused_at_the_start(
     monkeypatch.setitem(sys.modules, "openai", None)
     chosen = {"kind": "openai", "model": "m", "base_url": "http://localhost/v1"}
     settings = Settings.model_validate({"summaries": {"summarizer": chosen}})
-    with pytest.raises(ConfigError, match=r"ctxb\[llm\]"):
+    with pytest.raises(ConfigError, match=r"PATH\[llm\]"):
         async with open_summarizer(settings, HEURISTIC):
             pass
 
@@ -159,7 +159,7 @@ async def test_servers_of_tools_that_cannot_be_queried_are_refused_at_the_start(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "mcp", None)
     settings = Settings.model_validate({"tools": {"mcp": [{"name": "git", "command": "uvx"}]}})
-    with pytest.raises(ConfigError, match=r"ctxb\[mcp\]"):
+    with pytest.raises(ConfigError, match=r"PATH\[mcp\]"):
         async with open_builder(settings):
             pass
 
@@ -185,7 +185,7 @@ async def test_vectors_without_the_extra_are_refused_at_the_start(
     for name in ("minilm", "vectors"):
         monkeypatch.delitem(sys.modules, f"service.adapters.embedders.{name}", raising=False)
     settings = Settings(recall=RecallSettings(semantic=True))
-    with pytest.raises(ConfigError, match=r"recall\.semantic: .*pip install 'ctxb\[semantic\]'"):
+    with pytest.raises(ConfigError, match=r"recall\.semantic .*pip install 'PATH\[semantic\]'"):
         async with open_builder(settings):
             pass
 
@@ -201,6 +201,6 @@ async def test_an_embedder_over_http_without_its_extra_is_refused(
     monkeypatch.setitem(sys.modules, "openai", None)
     chosen = {"kind": "openai", "model": "m", "base_url": "http://localhost/v1"}
     settings = Settings.model_validate({"recall": {"semantic": True, "embedder": chosen}})
-    with pytest.raises(ConfigError, match=r"pip install 'ctxb\[llm,semantic\]'"):
+    with pytest.raises(ConfigError, match=r"pip install 'PATH\[llm,semantic\]'"):
         async with open_builder(settings):
             pass
