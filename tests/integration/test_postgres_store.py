@@ -338,7 +338,7 @@ async def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.Monkey
     monkeypatch.delitem(sys.modules, "service.adapters.sql.postgres", raising=False)
     monkeypatch.setitem(sys.modules, "asyncpg", None)
     settings = Settings.model_validate({"store": {"url": "postgresql://u:s3cret@h/d"}})
-    with pytest.raises(ConfigError, match=r"pip install 'ctxb\[postgres\]'"):
+    with pytest.raises(ConfigError, match=r"pip install 'PATH\[postgres\]'"):
         await open_stores(settings).__aenter__()
 
 
