@@ -55,6 +55,10 @@ File = Annotated[
     Path, typer.Argument(help="A file with JSONL rows or OpenAI messages; - is stdin.")
 ]
 ImportForm = Annotated[Form, typer.Option("--format", help="auto detects it from the first line.")]
+ImportConversation = Annotated[
+    str | None,
+    typer.Option("--conversation", metavar="ID", help="The conversation of rows that name none."),
+]
 ExportForm = Annotated[
     Literal["jsonl", "openai"], typer.Option("--format", help="The format to print.")
 ]
@@ -70,7 +74,7 @@ def import_(
     ctx: typer.Context,
     file: File,
     owner: Owner,
-    conversation: Conversation = None,
+    conversation: ImportConversation = None,
     form: ImportForm = "auto",
     dry_run: DryRun = False,
     skip_bad: SkipBad = False,

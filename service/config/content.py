@@ -22,7 +22,7 @@ class McpServerSettings(Section):
     command: Text | None = None
     #: Arguments of the command.
     args: tuple[str, ...] = ()
-    #: Environment variables of the command. It also gets a few of this process, such as PATH.
+    #: Environment variables of the command, in addition to a few of this process, such as PATH.
     env: Mapping[str, SecretStr] = {}
     #: The URL of a server that speaks MCP over streamable HTTP.
     url: WebUrl | None = None
