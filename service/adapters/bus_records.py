@@ -5,7 +5,7 @@ import re
 import zlib
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Final, Literal
 
 from formatters.rows import fix_surrogates
@@ -28,18 +28,6 @@ def dead_letter_fields(delivery: Delivery, reason: str, at: datetime) -> dict[st
         "attempts": b"%d" % delivery.attempt,
         "at": at.isoformat().encode(),
     }
-
-
-def written_at(entry_id: str) -> datetime:
-    """Return when an entry was written; those of one millisecond are a microsecond apart.
-
-    Raises `OverflowError` if the id is not a time.
-    """
-    milliseconds, _, number = entry_id.partition("-")
-    return _EPOCH + timedelta(milliseconds=int(milliseconds), microseconds=min(int(number), 999))
-
-
-_EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
 def written_ids(entry_id: str, recall: bytes) -> list[str]:

@@ -25,6 +25,7 @@ Value = TypeVar("Value")
 
 #: The build reports kept, a few kilobytes each without texts.
 MAX_REPORTS: Final = 1000
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
 class MemoryHub:
@@ -138,6 +139,12 @@ class Stream:
         settled = list(takewhile(lambda entry_id: entry_id not in needed, self.entries))
         for entry_id in settled if self.groups else ():
             del self.entries[entry_id]
+
+
+def written_at(entry_id: str) -> datetime:
+    """Return when an entry was written; those of one millisecond are a microsecond apart."""
+    milliseconds, _, number = entry_id.partition("-")
+    return _EPOCH + timedelta(milliseconds=int(milliseconds), microseconds=min(int(number), 999))
 
 
 class Expiring(TLRUCache[Key, Value]):

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Final
 
 from service.adapters.bus_options import BusOptions
-from service.adapters.bus_records import dead_letter_fields, written_at, written_ids
-from service.adapters.memory.hub import ConsumerGroup, Lease, MemoryHub, Stream
+from service.adapters.bus_records import dead_letter_fields, written_ids
+from service.adapters.memory.hub import ConsumerGroup, Lease, MemoryHub, Stream, written_at
 from service.ports.bus import RECALL_FIELD, Delivery, Depth
 from service.wire.protocol import Topics
 

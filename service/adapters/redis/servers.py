@@ -5,7 +5,7 @@ from asyncio import timeout
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from math import ceil
 from time import monotonic, time
 from typing import Any, Final
@@ -14,13 +14,13 @@ from redis.asyncio.client import PubSub
 from redis.exceptions import RedisError, ResponseError
 
 from service.adapters.bus_options import BusOptions
-from service.adapters.bus_records import written_at
 from service.adapters.redis.clients import Clients, make_clients
 from service.adapters.redis.driver import Command, bus_errors, execute, is_unavailable
 
 #: Seconds to wait for some of the streams before the next ones get their turn, when there are
 #: fewer slots than streams.
 TURN_SECONDS: Final = 0.05
+EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 #: The key of a stream, and an entry of it: its id and its fields.
 StreamEntry = tuple[str, tuple[str, Mapping[bytes, bytes]]]
@@ -73,9 +73,14 @@ class ServerClock:
         return datetime.fromtimestamp(time() + self._offset, UTC)
 
     def written_at(self, entry_id: str) -> datetime:
-        """Return when an entry was written; now, if its id is not a time."""
+        """Return when an entry was written; now, if its id is not a time.
+
+        Entries of one millisecond keep their order: they are a microsecond apart.
+        """
+        milliseconds, _, number = entry_id.partition("-")
         try:
-            return written_at(entry_id)
+            after = timedelta(milliseconds=int(milliseconds), microseconds=min(int(number), 999))
+            return EPOCH + after
         except OverflowError:
             return self.now()
 

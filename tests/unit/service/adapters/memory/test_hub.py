@@ -1,7 +1,6 @@
 from datetime import UTC, datetime
 
-from service.adapters.bus_records import written_at
-from service.adapters.memory.hub import Lease, Stream
+from service.adapters.memory.hub import Lease, Stream, written_at
 
 
 def test_ids_grow_while_the_clock_does_not() -> None:
