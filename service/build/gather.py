@@ -55,6 +55,7 @@ from service.recall.question import (
     LANGUAGE_PASSAGES,
     NAMING_TEXTS,
     question_terms,
+    shorten_question,
     without_speakers,
 )
 from service.wire.request import BuildRequest
@@ -264,16 +265,19 @@ class Gathering:
         if similarity is None or not self.plan.strategy.recalls:
             return None
         seconds = None if similarity.waits else self.settings.recall.embedder.timeout_seconds
-        return await self._read("vectors", self._embed(similarity), None, seconds)
+        texts = await self._read(
+            "vectors", self._newest_texts(), (), self.settings.gather.history_timeout_seconds
+        )
+        question = without_speakers(shorten_question(self.request.current_input), texts)
+        embedding = similarity.ask(self.request.owner_key, question)
+        return await self._read("vectors", embedding, None, seconds)
 
-    async def _embed(self, similarity: Similarity) -> EmbeddedQuestion | None:
-        """Embed the input without the names of those who speak."""
-        request, store = self.request, self.sources.history
-        scope = (request.owner_key, self.plan.conversation_id)
-        newest = await store.recent(*scope, max_rows=NAMING_TEXTS, max_tokens=None)
-        texts = [message.content for message in self.sources.rows.read(newest.rows)]
-        question = without_speakers(request.current_input, texts)
-        return await similarity.ask(request.owner_key, question)
+    async def _newest_texts(self) -> Sequence[str]:
+        """Return what was said last, for the names of those who speak."""
+        scope = (self.request.owner_key, self.plan.conversation_id)
+        newest = await self.sources.history.recent(*scope, max_rows=NAMING_TEXTS, max_tokens=None)
+        messages = self.sources.rows.read(newest.rows)
+        return [message.content for message in messages if message.role in _SPEAKERS]
 
     async def _compare(self, history: History, question: EmbeddedQuestion) -> History:
         """Return a history with the similarities of its rows to the question."""

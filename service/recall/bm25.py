@@ -1,24 +1,27 @@
 """Score texts for a query by BM25, and what the scores need: postings and the rarity of terms."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 #: The values of Lucene's authors for short texts (Kamphuis et al., "Which BM25 do you mean?").
 K1: Final = 0.9
 B: Final = 0.4
 
-#: The texts that have a term, ascending, with the number of times, by the term.
-Postings = Mapping[str, Sequence[tuple[int, int]]]
+#: The texts that have a term, ascending, with the number of times.
+TermPostings = Sequence[tuple[int, int]]
+#: The same by the term.
+Postings = Mapping[str, TermPostings]
 
 
-def find_postings(query: Mapping[str, float], texts: Sequence[Mapping[str, int]]) -> Postings:
-    """Look the terms of a query up in the term counts of texts."""
-    postings: dict[str, list[tuple[int, int]]] = {term: [] for term in query}
-    terms = query.keys()
-    for index, counts in enumerate(texts):
+def find_postings(
+    terms: Iterable[str], texts: Sequence[Mapping[str, int]], start: int = 0
+) -> dict[str, list[tuple[int, int]]]:
+    """Look terms up in the term counts of texts, from the text at ``start`` on."""
+    postings: dict[str, list[tuple[int, int]]] = {term: [] for term in terms}
+    for index, counts in enumerate(texts[start:], start):
         # the order of this set doesn't matter: each term has a list of its own
-        for term in terms & counts.keys():
+        for term in postings.keys() & counts.keys():
             postings[term].append((index, counts[term]))
     return postings
 

@@ -3,7 +3,9 @@
 import math
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
@@ -16,11 +18,13 @@ from typing import Final
 from cachetools import LRUCache
 
 from formatters.model import Passage, Role
-from service.recall.bm25 import Postings, damp
+from service.recall.bm25 import Postings, TermPostings, damp, find_postings
 from service.recall.terms import Analysis, analyze
 
-#: The passages of all corpora that are kept; each takes about 1 KB besides its analysis.
+#: The passages of all corpora that are kept; each takes about 1 KB besides its analysis. A long
+#: one counts several times, by its characters.
 MAX_PASSAGES: Final = 20_000
+COUNTED_CHARS: Final = 500
 #: The postings that are kept with a corpus, for each of its passages.
 KEPT_POSTINGS: Final = 15
 
@@ -145,18 +149,14 @@ class _Texts:
     def __init__(self, counts: Sequence[Mapping[str, int]], lengths: Sequence[int]) -> None:
         self._counts = counts
         #: The texts that have a term, and how many of all texts were searched for it.
-        self._postings: dict[str, tuple[Sequence[tuple[int, int]], int]] = {}
+        self._postings: dict[str, tuple[TermPostings, int]] = {}
         self._size = 0
-        #: The terms of the texts that were looked through for them.
-        self._terms: Set[str] = frozenset()
-        self._looked_through = 0
         self.lengths: Final = lengths
 
     def extended(self, counts: Sequence[Mapping[str, int]], lengths: Sequence[int]) -> "_Texts":
         """Return these texts and more, with the postings that are known of these."""
         texts = _Texts([*self._counts, *counts], [*self.lengths, *lengths])
         texts._postings, texts._size = self._postings.copy(), self._size
-        texts._terms, texts._looked_through = self._terms, self._looked_through
         return texts
 
     @cached_property
@@ -164,29 +164,30 @@ class _Texts:
         """Return how the length of each text damps its scores."""
         return damp(self.lengths)
 
-    @property
-    def terms(self) -> Set[str]:
-        """The terms of all texts."""
-        if self._looked_through < len(self._counts):
-            self._terms = self._terms | set().union(*self._counts[self._looked_through :])
-            self._looked_through = len(self._counts)
-        return self._terms
-
     def find(self, terms: Iterable[str]) -> Postings:
         """Look terms up in the texts, each once."""
-        return {term: self._find(term) for term in terms}
-
-    def _find(self, term: str) -> Sequence[tuple[int, int]]:
-        known, searched = self._postings.get(term, ((), 0))
-        if searched == len(self._counts):
-            return known
-        more = enumerate(self._counts[searched:], searched)
-        found = [*known, *[(index, counts[term]) for index, counts in more if term in counts]]
-        self._size += len(found) - len(known) + (not searched)
-        if self._size > KEPT_POSTINGS * len(self._counts):
-            self._postings, self._size = {}, len(found) + 1
-        self._postings[term] = found, len(self._counts)
+        found: dict[str, TermPostings] = {}
+        missing = defaultdict[int, list[str]](list)
+        for term in terms:
+            found[term], searched = self._postings.get(term, ((), 0))
+            if searched < len(self._counts):
+                missing[searched].append(term)
+        for searched, new in missing.items():
+            for term, more in find_postings(new, self._counts, searched).items():
+                found[term] = [*found[term], *more]
+                self._keep(term, found[term], more)
         return found
+
+    def search(self, terms: Iterable[str]) -> Postings:
+        """Look terms up, and keep nothing: for terms that hardly any other question has."""
+        return find_postings(terms, self._counts)
+
+    def _keep(self, term: str, postings: TermPostings, more: TermPostings) -> None:
+        """Keep the postings of a term, to which ``more`` were added."""
+        self._size += len(more) + (len(more) == len(postings))
+        if self._size > KEPT_POSTINGS * len(self._counts):
+            self._postings, self._size = {}, len(postings) + 1
+        self._postings[term] = postings, len(self._counts)
 
 
 @dataclass(frozen=True)
@@ -298,10 +299,15 @@ def split_sessions(
 
 
 _NOTHING: Final = Corpus((), (), NO_SESSIONS, _Texts((), ()), _Texts((), ()))
-#: By language, and by the text and time of the first passage, which stay when a history grows.
-_CORPORA: Final = LRUCache[tuple[object, ...], Corpus](
-    MAX_PASSAGES, getsizeof=lambda corpus: len(corpus.passages)
-)
+
+
+def _size(corpus: Corpus) -> int:
+    return sum([1 + len(passage.text) // COUNTED_CHARS for passage in corpus.passages])
+
+
+#: By language, and by the texts and times of the first two passages, which stay when a history
+#: grows.
+_CORPORA: Final = LRUCache[tuple[object, ...], Corpus](MAX_PASSAGES, getsizeof=_size)
 _LOCK: Final = Lock()
 
 
@@ -310,7 +316,7 @@ def read_corpus(passages: Sequence[Passage], language: str) -> Corpus:
 
     A corpus is kept, and extended by passages that are added to its end.
     """
-    key = (language, passages[0].text, passages[0].at)
+    key = (language, *[(passage.text, passage.at) for passage in passages[:2]])
     with _LOCK:
         known = _CORPORA.get(key, _NOTHING)
     if not _are_alike(tuple(passages[: len(known.passages)]), known.passages):
@@ -327,14 +333,13 @@ def read_corpus(passages: Sequence[Passage], language: str) -> Corpus:
         stems=known.stems.extended([a.stems for a in more], [a.stem_count for a in more]),
         grams=known.grams.extended([a.grams for a in more], [a.gram_count for a in more]),
     )
-    if len(passages) <= MAX_PASSAGES:
-        with _LOCK:
-            _CORPORA[key] = corpus
+    with _LOCK, suppress(ValueError):  # larger than the whole cache
+        _CORPORA[key] = corpus
     return corpus
 
 
 def _are_alike(some: Sequence[Passage], others: Sequence[Passage]) -> bool:
-    """Return whether passages are the same, but for how similar they are to a question."""
+    """Return whether passages are equal, except for their similarity to a question."""
     if some == others:  # mostly without looking into them
         return True
     return len(some) == len(others) and all(

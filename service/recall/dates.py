@@ -24,6 +24,13 @@ _NAMES: Final = (
 _MONTHS: Final = {
     name: month for month, names in enumerate(_NAMES, start=1) for name in names.split()
 }
+
+
+def is_month(word: str) -> bool:
+    """Return whether a lower-case word is the name of a month."""
+    return word in _MONTHS
+
+
 #: Months that are words as well, unless they are capitalized or part of a date.
 _AMBIGUOUS: Final = frozenset({"may", "march", "mars", "mei"})
 

@@ -11,9 +11,11 @@ from typing import Final
 from stop_words import get_stop_words
 
 from formatters.model import Passage, Role
+from service.recall.dates import is_month
 from service.recall.kinds import find_kinds
 from service.recall.terms import (
     DEFAULT,
+    STOP_WORDS,
     analyze,
     detect_language_of,
     is_cjk,
@@ -52,8 +54,8 @@ HAN_HIRAGANA_WEIGHT: Final = 0.5
 
 #: A word with a small letter at its beginning: no name.
 _PLAIN_WORD: Final = re.compile(r"\b[a-z]{3,}\b")
-#: A name that may begin a text, as in "Tim: …".
-_SPEAKER: Final = re.compile(r"([A-Z][\w'-]*)(?: [A-Z][\w'-]*)?:")
+#: A name that may begin a text, as in "Tim: …" and "Ann Lee: …".
+_SPEAKER: Final = re.compile(r"([A-Z][\w'-]{1,29}(?: [A-Z][\w'-]{1,29})?):")
 _SINGLE_HAN: Final = re.compile("(?<![\u3400-\u9fff])[\u3400-\u9fff](?![\u3400-\u9fff])")
 
 
@@ -99,13 +101,20 @@ def without_speakers(question: str, texts: Iterable[str]) -> str:
     """Return a question without the names of those who speak in texts such as "Tim: …".
 
     Each of these texts has a name, so a name in the question says little about what is similar.
+    Names that are words as well, such as "Will" and "May", stay.
     """
     openings = Counter(match[1] for text in texts if (match := _SPEAKER.match(text)))
-    names = [name for name, turns in openings.items() if turns >= LEAST_TURNS]
+    speakers = [name for name, turns in openings.items() if turns >= LEAST_TURNS]
+    names = [name for speaker in speakers for name in speaker.split() if not _is_word(name)]
     if not names:
         return question
     named = "|".join(map(re.escape, names))
-    return re.sub(rf"\b(?:{named})\b(?:['’]s\b)?", "", question).strip() or question
+    kept = re.sub(rf"\b(?:{named})\b(?:['’]s\b)?", "", question)
+    return kept.strip() if any(map(str.isalnum, kept)) else question
+
+
+def _is_word(name: str) -> bool:
+    return name.lower() in STOP_WORDS[DEFAULT] or is_month(name.lower())
 
 
 def question_terms(text: str, passages: Sequence[Passage]) -> tuple[str, ...]:

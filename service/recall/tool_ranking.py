@@ -33,7 +33,7 @@ class _Field:
     @classmethod
     def of(cls, counts: Sequence[Mapping[str, int]], lengths: Sequence[int]) -> "_Field":
         """Return the field of texts with these counts of terms."""
-        return cls(find_postings(dict.fromkeys(chain(*counts), 1.0), counts), lengths)
+        return cls(find_postings(chain(*counts), counts), lengths)
 
     def score(self, query: Mapping[str, float]) -> Sequence[float]:
         """Return a score for each text; the best text has 1."""

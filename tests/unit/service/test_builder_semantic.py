@@ -13,6 +13,7 @@ from service.audit.reports import make_report
 from service.build.account import context_sizes
 from service.builder import ContextBuilder
 from service.config.settings import Settings
+from service.errors import StoreError
 from service.wire.response import BuildSuccess
 from tests.embedder import Concepts
 from tests.support import NOW, MakeRequest, lacking, row
@@ -110,3 +111,37 @@ async def test_a_report_counts_rows_without_a_vector(make_request: MakeRequest) 
 
     counts = [await reported(embedder) for embedder in (None, Concepts(), refusing, foreign)]
     assert counts == [None, 0, 1, None]
+
+
+async def test_the_names_of_speakers_are_not_embedded(make_request: MakeRequest) -> None:
+    """Only of those who speak: a tool's result may begin with a word and a colon, too."""
+    embedder = Concepts()
+    async with opened(embedder) as builder:
+        said = [row(100, "HUMAN", "About: once only")]
+        said += [row(110 + n, "HUMAN", f"Ana: so it is, {n}") for n in range(3)]
+        said += [row(120 + n, "TOOL", f"Cabin: {n}") for n in range(3)]
+        await builder.history.append("o", said)
+        await builder.build(make_request("About which Cabin did Ana ask?", strategy="relevance"))
+
+    assert embedder.questions == ["About which Cabin did  ask?"]
+
+
+async def test_names_that_cannot_be_read_stay(
+    make_request: MakeRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The question is embedded as it is, with a warning."""
+    embedder = Concepts()
+    async with opened(embedder) as builder:
+        recent, reads = builder.history.recent, iter([StoreError("away")])
+
+        async def failing_once(*args: Any, **kwargs: Any) -> Any:
+            for error in reads:
+                raise error
+            return await recent(*args, **kwargs)
+
+        monkeypatch.setattr(builder.history, "recent", failing_once)
+        content = await build(builder, make_request)
+
+    assert embedder.questions == [QUESTION]
+    assert [warning.code for warning in content.warnings] == ["vectors_unavailable"]
+    assert CHALET in str(content.messages)

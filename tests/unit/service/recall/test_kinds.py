@@ -13,7 +13,10 @@ from service.recall.kinds import MAX_KINDS, find_kinds
         ("cities", "aberdeen"),
         ("children", "toddler"),
         ("games", "curl"),
-        ("classes", "gender"),
+        ("buses", "trolleybus"),
+        ("berries", "cranberri"),
+        ("wolves", "coyot"),
+        ("clothes", "denim"),
     ],
 )
 def test_a_word_has_the_stems_of_its_kinds(word: str, kind: str) -> None:

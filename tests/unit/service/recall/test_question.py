@@ -106,7 +106,7 @@ def test_an_english_question_has_the_kinds_of_what_it_names() -> None:
     """Neither those of names, nor of stop words, nor the words of the question itself."""
     asked = read_question("Which instruments does Rose play, a violin?", CHAT, None)
 
-    assert {"thermomet", "piano"} & asked.kinds
+    assert "thermomet" in asked.kinds
     assert not {"tearos", "violin"} & asked.kinds
 
 
@@ -121,17 +121,18 @@ def test_a_question_in_another_language_has_no_kinds() -> None:
     ("question", "without"),
     [
         ("What does Tim's brother read?", "What does  brother read?"),
-        ("Did Ann Lee meet Tim?", "Did  Lee meet ?"),
+        ("Did Ann Lee meet Tim?", "Did   meet ?"),
+        ("Will they meet in May?", "Will they meet in May?"),
+        ("Tim?", "Tim?"),
         ("Where is Timbuktu?", "Where is Timbuktu?"),
         ("Tim", "Tim"),
     ],
 )
 def test_speakers_are_left_out(question: str, without: str) -> None:
-    """Their names are whole words, and a question that is only a name stays."""
-    assert (
-        without_speakers(question, ["Tim: Hello", "Ann Lee: Hi", "Tim: So", "Ann Lee: Yes"])
-        == without
-    )
+    """Their names are whole words. Names that are other words stay, as do questions of names."""
+    speakers = ("Tim", "Ann Lee", "Will", "May")
+
+    assert without_speakers(question, [f"{name}: Hi" for name in speakers * 2]) == without
 
 
 def test_a_word_before_a_single_colon_is_no_speaker() -> None:
@@ -139,3 +140,10 @@ def test_a_word_before_a_single_colon_is_no_speaker() -> None:
     texts = ["Note: Tim is away", "tim: hi", "tim: hi"]
 
     assert without_speakers("Who wrote the Note to Tim?", texts) == "Who wrote the Note to Tim?"
+
+
+def test_a_long_opening_is_no_name() -> None:
+    """A text of somebody else's can't make a pattern of any size."""
+    texts = [f"{'A' + 'b' * 1_000}: hi"] * 2
+
+    assert without_speakers(f"What did {texts[0][:-4]} say?", texts).count("b") == 1_000
