@@ -137,7 +137,7 @@ class Message:
     made: Made | None = field(default=None, init=False, repr=False, compare=False)
 
     def keep_made(self) -> "Message":
-        """Cache with the message what is computed from it, until `forget_made`; returns it."""
+        """Cache what is computed from the message until `forget_made`; return the message."""
         object.__setattr__(self, "made", {})
         return self
 

@@ -34,7 +34,8 @@ def page() -> str:
     errors = {name: value for name, value in every.items() if issubclass(value, Exception)}
     classes = {name: value for name, value in every.items() if name not in errors}
     functions = {name: value for name, value in names.items() if inspect.isroutine(value)}
-    own = {name: getattr(strategies, name) for name in strategies.__all__ if name not in names}
+    own = {name: getattr(strategies, name) for name in strategies.__all__}
+    own = {name: value for name, value in own.items() if names.get(name) is not value}
     parts = [
         _HEAD,
         "## Functions\n",

@@ -40,7 +40,7 @@ REASONS: Final = {
     "older": "newer turns filled the tokens that history may use",
     "middle": "the first turn and newer ones filled the tokens that history may use",
     "window": "it is outside the window of messages that the strategy keeps",
-    "score": "others score higher for the tokens that history may use",
+    "score": "others score higher and fill the tokens for history",
     "no_room": "it is too long for the tokens that others left",
     "recalled": "it is relevant to the current input, so it is among the recalled messages",
     "repeated": "another message that is shown says the same",

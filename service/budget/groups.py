@@ -91,7 +91,7 @@ class SummaryCandidate(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """The choice of a strategy."""
+    """What `fit` of a strategy returns: the groups that are kept, and the decisions."""
 
     #: In their order.
     kept: tuple[Group, ...]

@@ -32,7 +32,7 @@ class CoordinationContextManager(ContextManager):
         self.subagent_ids = frozenset(map(bare_address, subagent_ids))
 
     def add_message(self, message: SpadeMessage, conversation_id: str | None = None) -> None:
-        """Add a message of an agent; by default, each pair of agents has its own conversation."""
+        """Add an agent's message; by default, pairs without a subagent have a conversation each."""
         sender, to = str(message.sender or ""), str(message.to or "")
         name = conversation_id or message.thread or f"{sender}_{to}"
         super().add_message(message, self._session(sender, to) or name)
@@ -45,7 +45,7 @@ class CoordinationContextManager(ContextManager):
     def add_coordination_command(
         self, target_agent: str, command: str, conversation_id: str | None = None
     ) -> None:
-        """Add a command of the coordinator to an agent; by default to the session."""
+        """Add a command of the coordinator to an agent; the default conversation is the session."""
         text = f"[TO: {one_line(target_agent)}] {command}"
         row = create_user_message(text, speaker_name(target_agent))
         session = self.coordination_session if conversation_id is None else conversation_id

@@ -46,7 +46,7 @@ def read_messages(row: Row) -> tuple[Message, ...]:
 
 
 def messages_from_dicts(rows: Iterable[Row]) -> list[Message]:
-    """Return the messages in dictionaries of any shape; one with several results has several.
+    """Return `Message` objects for dictionaries of any shape; several for one with several results.
 
     Roles without a speaker, such as ``system``, are read as OTHER.
     """

@@ -87,7 +87,7 @@ class ContextStrategy(ABC):
         return self.counter.estimate_messages([to_blocks(row) for row in messages])
 
     def get_stats(self, total_messages: int) -> dict[str, object]:
-        """Return the most messages that are kept, the fewest that are dropped, and the settings."""
+        """Return how many messages are kept at most and dropped at least, and the settings."""
         kept = total_messages if self.max_kept is None else min(total_messages, self.max_kept)
         return {
             "strategy": self.name,
@@ -150,7 +150,7 @@ class WindowSizeContext(GroupStrategy):
 
 
 class SmartWindowSizeContext(GroupStrategy):
-    """Keep the first ``preserve_initial`` of ``max_messages`` messages, and the newest of the rest.
+    """Keep ``max_messages`` messages: the first ``preserve_initial``, then the newest.
 
     With ``prioritize_tools``, calls and their results take precedence over other messages. A group
     that does not fit whole is skipped. System messages are kept and not counted.
