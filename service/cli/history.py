@@ -191,7 +191,7 @@ def rm(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Erase an owner's data from the store and the bus, except replies and streams.
+    """Erase an owner's data from store and bus, except unread replies and waiting entries.
 
     ctxb history rm ana --dry-run
     ctxb history rm ana --yes

@@ -218,7 +218,7 @@ def _read_switch(value: object) -> object:
 
 
 class Settings(Section):
-    """The configuration of a process; ``Settings()`` reads no files and no environment."""
+    """A configuration; ``Settings()`` reads no file and one variable, ``CTXB_RECALL__SEMANTIC``."""
 
     preset: Preset = "classic"
     guard: Annotated[Literal["gutter", "off"], BeforeValidator(_read_switch)] = "gutter"

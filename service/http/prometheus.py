@@ -97,8 +97,9 @@ METRICS: Final = (
     ),
     Metric(
         "candidates",
-        "Rows of history and messages of runs. `decision` is the outcome, such as `kept`, "
-        "`annotated` or `dropped`, or `not_read` for rows that the build didn't read.",
+        "Rows of history, and messages of the current run (input, model calls, tool results). "
+        "`decision` is the outcome, such as `kept`, `annotated` or `dropped`, or "
+        "`not_read` for rows that the build didn't read.",
         labels=("decision",),
         values=(*COUNTS, "not_read"),
     ),
