@@ -95,6 +95,8 @@ async def test_worker_waits_for_a_closed_server(
                 close(running, client)
                 gate.open.set()
                 await until(lambda: holds(refusals() >= REFUSALS))
+                # others may have been refused so often before it sends anything
+                await until(lambda: holds("sender" in loops(logged, "loop.interrupted")))
                 assert refusals() < TOO_MANY
                 reopen(running, client)
                 responses = await asyncio.gather(*sent)
