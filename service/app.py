@@ -156,7 +156,7 @@ def _default_tokenizers(settings: Settings, models: Models) -> set[str]:
 async def open_worker(
     settings: Settings, bus: Bus, metrics: Metrics = UNMEASURED
 ) -> AsyncIterator[Worker]:
-    """Open a worker on a bus; raises as `open_builder` does."""
+    """Open a worker on a bus; raises `ContextBuilderError`."""
     events = EventPublisher(bus, metrics)
     async with open_builder(settings, events=events, metrics=metrics) as builder:
         yield make_worker(bus, builder)

@@ -235,7 +235,7 @@ class ContextBuilder:
         return (await self.answer_recall(request)).response
 
     async def answer_recall(self, request: RecallRequest) -> Answered[RecallResponse]:
-        """Answer a recall; raises as `answer` does."""
+        """Answer a recall as `answer` answers a request."""
         if not isinstance(request, RecallRequest):
             kind, fix = type(request).__name__, "RecallRequest.model_validate(…) makes one"
             raise InvalidRequestError(f"a recall has to be a RecallRequest, not {kind}; {fix}")

@@ -87,7 +87,7 @@ class ConnectedBus:
 
 @asynccontextmanager
 async def open_bus(settings: Settings, *, shared: bool = False) -> AsyncIterator[ConnectedBus]:
-    """Connect to the configured bus; if none is, start a server, or use a bus in memory.
+    """Connect to the configured bus; without one, start a server, or use a bus in memory.
 
     A ``shared`` server's URL is kept in the working directory; if the one that is kept there
     answers, this connects to it and starts none.

@@ -94,7 +94,7 @@ CODES: Final[Mapping[str, ErrorCode]] = {
         retryable=True,
         on_the_wire=False,
         when="The client's timeout expired.",
-        remedy="Retry with the same `id`: the request is built once. Check that a worker runs.",
+        remedy="Retry with the same `id`, which returns a stored answer. Check that a worker runs.",
     ),
     "no_worker": ErrorCode(
         title="No worker listens on the request channel",

@@ -218,7 +218,7 @@ def _read_switch(value: object) -> object:
 
 
 class Settings(Section):
-    """A configuration; ``Settings()`` reads no file and one variable, ``CTXB_RECALL__SEMANTIC``."""
+    """A configuration; ``Settings()`` reads nothing but the variable ``CTXB_RECALL__SEMANTIC``."""
 
     preset: Preset = "classic"
     guard: Annotated[Literal["gutter", "off"], BeforeValidator(_read_switch)] = "gutter"

@@ -32,7 +32,7 @@ class CoordinationContextManager(ContextManager):
         self.subagent_ids = frozenset(map(bare_address, subagent_ids))
 
     def add_message(self, message: SpadeMessage, conversation_id: str | None = None) -> None:
-        """Add an agent's message; by default, pairs without a subagent have a conversation each."""
+        """Add an agent's message; its default conversation is the session, or `sender_receiver`."""
         sender, to = str(message.sender or ""), str(message.to or "")
         name = conversation_id or message.thread or f"{sender}_{to}"
         super().add_message(message, self._session(sender, to) or name)

@@ -191,7 +191,7 @@ class ContextManager:
         *,
         conversation_id: str | None = None,
     ) -> None:
-        """Add an answer of the model; one with neither text nor calls is left out."""
+        """Add an answer of the model, unless it has neither text nor calls."""
         calls = tuple(tool_calls or ())
         if not calls and not (content or "").strip():
             self._warn(EMPTY_ANSWER)

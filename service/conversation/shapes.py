@@ -46,7 +46,7 @@ def read_messages(row: Row) -> tuple[Message, ...]:
 
 
 def messages_from_dicts(rows: Iterable[Row]) -> list[Message]:
-    """Return `Message` objects for dictionaries of any shape; several for one with several results.
+    """Return `Message` objects for dictionaries of any shape; each tool result gets its own.
 
     Roles without a speaker, such as ``system``, are read as OTHER.
     """

@@ -17,7 +17,7 @@ class ToolRegistry(Protocol):
 
     @property
     def stale(self) -> Sequence[str]:
-        """The sources that don't answer; the tools of their last listing, if any, are used."""
+        """The sources that don't answer; the tools that they listed last are used."""
 
     def get_tool_definition(self, name: str) -> Tool | None:
         """Return one definition, or None."""

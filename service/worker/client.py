@@ -41,7 +41,7 @@ class ContextClient:
     """Sends requests concurrently and returns their responses.
 
     Responses arrive on a channel of its own, which it subscribes to before it sends. A request
-    without an answer can be retried with the same id: it is built once.
+    without an answer can be retried with the same id: a stored answer is returned.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class ContextClient:
         timeout_seconds: float | None = None,
         via: Literal["stream", "channel"] = "stream",
     ) -> BuildSuccess:
-        """Send a request and return the context.
+        """Send a request and return the context; raises `ContextBuilderError`.
 
         Without a worker, a ``stream`` request waits, and a ``channel`` request is lost.
 
@@ -93,7 +93,12 @@ class ContextClient:
         timeout_seconds: float | None = None,
         via: Literal["stream", "channel"] = "stream",
     ) -> BuildResponse:
-        """Send a request and return its response, which may be an error; raises as `build`."""
+        """Send a request and return its response, which may be an error.
+
+        Raises:
+            NoAnswerError: No response arrived within ``timeout_seconds``.
+            NoWorkerError: The request went to the channel, and no worker was listening.
+        """
         response = await self.exchange(request, timeout_seconds=timeout_seconds, via=via)
         if isinstance(response, RecallResponse):
             raise InvalidRequestError("the request is a recall; `recall` sends it")
@@ -106,7 +111,7 @@ class ContextClient:
         timeout_seconds: float | None = None,
         via: Literal["stream", "channel"] = "stream",
     ) -> RecallSuccess:
-        """Send a recall and return the messages; raises as `build` does."""
+        """Send a recall and return the messages; raises `ContextBuilderError`."""
         response = await self.exchange(request, timeout_seconds=timeout_seconds, via=via)
         if response.content.status == "error":
             raise _error(response.content.error)

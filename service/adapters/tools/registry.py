@@ -28,7 +28,7 @@ class InMemoryToolRegistry:
         self.stale: Sequence[str] = []
 
     def register(self, definition: Tool) -> None:
-        """Add a definition, or replace the one with its name in the same position.
+        """Add a definition, which replaces a definition of the same name in its position.
 
         Raises:
             ToolError: It is not an OpenAI function definition.
