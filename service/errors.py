@@ -78,7 +78,7 @@ CODES: Final[Mapping[str, ErrorCode]] = {
     "overloaded": ErrorCode(
         title="More requests are waiting than the service accepts",
         retryable=True,
-        when="A request arrived on the channel while `bus.max_backlog` requests were waiting, or "
+        when="A request arrived on the channel while its stream had `bus.max_backlog` entries, or "
         "its owner has more requests waiting than can be answered before their deadlines.",
         remedy="Retry with increasing delays. If this happens often, add workers.",
     ),

@@ -243,7 +243,8 @@ def stats(ctx: typer.Context, owner: OwnerArgument, as_json: Json = False) -> No
 
     "rows" can be read by builds. "pruned" rows are hidden by hand. "fallen" rows
     are a part of "rows": each fell out of a context at least once. Tokens are
-    counted as in [SHARED_MEMORY], where results of tools have none.
+    counted as in [SHARED_MEMORY] with memory.tool_results: annotated, where
+    results of tools have none.
     """
     counts = _run_on_history(start(ctx.obj), lambda store: store.stats(owner))
     if as_json:

@@ -68,7 +68,7 @@ class RecallOptions:
         str | None,
         typer.Option(metavar="ID", help="With --grep: search only messages older than this one."),
     ] = None
-    max_tokens: Annotated[int | None, typer.Option(help="Most tokens of the answer.")] = None
+    max_tokens: Annotated[int | None, typer.Option(help="Maximum tokens of the answer.")] = None
     exclude_build: Annotated[
         str | None,
         typer.Option(

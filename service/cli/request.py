@@ -83,9 +83,9 @@ class RequestOptions:
         Literal["openai", "openai_responses", "anthropic", "gemini"] | None,
         typer.Option("--format", help="Also print the body of this provider's API call."),
     ] = None
-    memory_limit: Annotated[int | None, typer.Option(help="Most rows of history to show.")] = None
+    memory_limit: Annotated[int | None, typer.Option(help="Maximum rows of history.")] = None
     memory_tokens: Annotated[
-        int | None, typer.Option(help="Most tokens of history, in all blocks together.")
+        int | None, typer.Option(help="Maximum tokens of history, in all blocks together.")
     ] = None
     timezone_offset: Annotated[
         int | None,

@@ -97,7 +97,7 @@ class ModelLimit(Section):
 
     #: Tokens of the context window.
     max_input: Count
-    #: Most tokens of an answer; None is the value in the built-in table.
+    #: The maximum number of tokens of an answer; None is the value in the built-in table.
     max_output: Count | None = None
     #: The tokenizer; None is the tokenizer in the built-in table.
     tokenizer: Text | None = None
