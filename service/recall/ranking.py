@@ -39,8 +39,8 @@ WEIGHTS: Final[Mapping[str, float]] = {
     "names": 1.25,
     "human": 2.0,
 }
-#: The weights where similarities are known, which tell more of a single passage and of the ones
-#: around it than their words do.
+#: The weights if similarities are known. Similarities say more about a passage and its neighbours
+#: than their words do.
 SEMANTIC_WEIGHTS: Final[Mapping[str, float]] = {
     **WEIGHTS,
     "message": 1.5,
@@ -105,10 +105,10 @@ def _weigh(features: Mapping[str, Values], weights: Mapping[str, float]) -> list
 
 
 def _semantic_weights(corpus: Corpus) -> Mapping[str, float]:
-    """Return the weights where similarities are known.
+    """Return the weights if similarities are known.
 
-    As far as passages are parts of long messages, their own words tell as much as without
-    similarities: what is around them is often about something else.
+    The more passages are parts of long messages, the more their own words count: the passages
+    around them are often about something else.
     """
     share = fmean(passage.continues for passage in corpus.passages)
     weights = SEMANTIC_WEIGHTS
