@@ -30,7 +30,7 @@ class Pruned(BaseModel, frozen=True):
 
 
 class Summarized(BaseModel, frozen=True, serialize_by_alias=True, validate_by_name=True):
-    """A summary of older rows was stored, or rows were counted; `context.summarized`."""
+    """A summary was stored, or `count_summary` counted rows; `context.summarized`."""
 
     #: The numbers of rows that the summary replaces, and of newer rows that remain.
     summarized: int

@@ -176,7 +176,7 @@ def decode_recall(
 
 
 class RecalledMessage(BaseModel, frozen=True):
-    """A message of an answer, or several answers of a run that are shown as one."""
+    """A message that was recalled, or several AI messages of a run that are shown as one."""
 
     message_ids: list[str]
     #: The short id of the first of them, which recalls take as well.
