@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from service.config.endpoints import HttpSettings
+from service.http.live import MOST_LISTENERS
 from tests.serving import serving
 
 PAGE = Path(__file__).parents[2].joinpath("docs", "http.md").read_text(encoding="utf-8")
