@@ -75,7 +75,10 @@ class MemoryFormatter:
 
     @staticmethod
     def format_shared_memory(history: Sequence[Row], limit: int | None = 20) -> str:
-        """Return the block for rows, newest first; ``limit`` is the most rows that are printed."""
+        """Return the block for ``history``, passed newest first and printed oldest first.
+
+        At most ``limit`` rows are printed, the newest ones.
+        """
         messages = read_rows(reversed(history))
         view = MemoryView(limit=limit)
         return shared_memory(Facts(current_input="", history=messages, memory=view)).text

@@ -157,9 +157,9 @@ class Strategy(ABC):
         budget: int,
         candidates: Sequence[SummaryCandidate],  # noqa: ARG002 - of no use to most
     ) -> Fit:
-        """Return what fits, with one of the ``candidates`` if it has room, largest first.
+        """Return what fits, with the first of the ``candidates`` for which there is room, if any.
 
-        Each candidate has fewer summaries than the one before it.
+        Candidates are passed largest first: each has fewer summaries than the one before it.
         """
         return self.fit(groups, budget)
 
