@@ -243,8 +243,7 @@ def stats(ctx: typer.Context, owner: OwnerArgument, as_json: Json = False) -> No
 
     "rows" can be read by builds. "pruned" rows are hidden by hand. "fallen" rows
     are a part of "rows": each fell out of a context at least once. Tokens are
-    counted as in [SHARED_MEMORY] with memory.tool_results: annotated, where
-    results of tools have none.
+    counted as if [SHARED_MEMORY] printed no tool results: a result counts as 0.
     """
     counts = _run_on_history(start(ctx.obj), lambda store: store.stats(owner))
     if as_json:

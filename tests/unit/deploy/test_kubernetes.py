@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import tomllib
 from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
@@ -435,3 +436,16 @@ def test_the_unit_starts_and_stops_a_worker(
     assert values["ExecStart"].split()[1:] == ["worker"]
     assert values["SuccessExitStatus"] == "143"
     assert values["RestartPreventExitStatus"].split() == ["2", "3"]
+
+
+def test_a_shell_reads_addresses_of_tls_from_the_file_of_the_unit(tmp_path: Path) -> None:
+    """The page's lines are quoted, so that a shell takes all parameters of an address."""
+    page = (ROOT / "docs/deployment.md").read_text(encoding="utf-8")
+    (lines,) = re.findall(r"```ini\n(.*?)```", page, re.DOTALL)
+    tls = "?sslmode=verify-full&sslrootcert=/etc/ctxb/ca.pem"
+    (tmp_path / "worker.env").write_text(lines.replace("/ctxb'", f"/ctxb{tls}'"), encoding="utf-8")
+    read = 'set -a && . ./worker.env && printf "%s" "$CTXB_STORE__URL"'
+    shell = ["/bin/sh", "-c", read]
+    address = subprocess.check_output(shell, cwd=tmp_path, text=True)  # noqa: S603  (lines above)
+
+    assert address.endswith(f"@127.0.0.1:5432/ctxb{tls}")
