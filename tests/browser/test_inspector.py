@@ -416,8 +416,9 @@ async def test_times_are_as_the_reader_writes_them(
 async def test_every_strategy_can_be_tried(open_page: OpenPage, family: Sequence[str]) -> None:
     """All that come with the service."""
     page = await open_page(at(FAMILY, f"builds/{family[0]}/what-if"))
-    names = await page.get_by_label("Strategy").locator("option").all_text_contents()
-    assert set(names) == set(RANKING_STRATEGIES)
+    options = page.get_by_label("Strategy").locator("option")
+    await expect(options).to_have_count(len(RANKING_STRATEGIES))
+    assert set(await options.all_text_contents()) == set(RANKING_STRATEGIES)
 
 
 async def test_the_history_reports_what_fell_out(
