@@ -36,7 +36,8 @@ def ls(ctx: typer.Context, name: Prefix = None, as_json: Json = False) -> None:
     ctxb models ls openai/gpt-5-mini-2025-08-07
 
     A row applies to all models whose names begin with its name; if several rows
-    apply, the longest name counts. Input and output are the most tokens of each.
+    apply, the longest name counts. The columns input and output have the
+    maximum number of tokens of a model's input and of its answer.
     A row without input and output says only how tokens are counted.
     """
     settings = start(ctx.obj)
