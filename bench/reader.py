@@ -18,11 +18,13 @@ from typing import Final
 #: How the lines begin that are ours.
 OURS: Final = re.compile(
     r"\[(?:[A-Z_]+(?: count=\d+)?|CONTEXT SUMMARY(?: - Generated: [\d: -]+)?)\]$"
-    r"|(?:\[[\d: -]{16}\]|\[Unknown time\]|\s) (?:Human|Nexus)(?: \[\w{8}\])?(?: lines [\d a-z]+)?:"
-    r"|\[[\d-]{10}\]$|\[unknown time\]$|\[left out: lines |\(\d+ [a-z ]+ not shown; "
+    r"|(?:\[[\d: -]{16}\]|\[Unknown time\]|\s)? (?:Human|Nexus)(?: \[\w{8}\])?"
+    r"(?: lines [\d a-z]+)?:"
+    r"| {1,2}Tool (?=[\w-]+(?: \[\w{8}\])?(?: lines [\d a-z]+)?:)"
+    r"|(?:[\d-]{10}|unknown time):$|\[left out: lines |\(\d+ [a-z ]+ not shown; "
     r"|\((?:more|not found): |\(more tokens are needed\)$"
     r"|\(its messages: recall id "
-    r"|\s Tool |\[tool_use:|### |- |Parameters:$|---$|\((?:shortened|No|Still|New)|<current_time>"
+    r"|\[tool_use:|### |- |Parameters:$|---$|\((?:shortened|No|Still|New)|<current_time>"
     r"|</?(?:human_input|operator_note)>$|(?:Available|Recent|About|Earlier|Nobody|Member) [^:]+:"
 )
 SIGNS: Final = frozenset(
@@ -56,7 +58,7 @@ _MARKUP: Final = re.compile(
 )
 _BEFORE: Final = re.compile(r"(?:[^\w\[<|]|_|\[(?:[\s\w]|\d+)?\](?=\W))*")
 _CALLS: Final = re.compile(r"\[tool_use:((?:[^\]\\]|\\.)*)\]")
-_RESULT: Final = re.compile(r"(  Tool )[a-zA-Z0-9_-]+:")
+_RESULT: Final = re.compile(r"( {1,2}Tool )[a-zA-Z0-9_-]+:")
 _TOOL: Final = re.compile(r"(?:[^;\\]|\\.)+")
 _SPEAKER: Final = re.compile(r"(?:[\[<(][^\])>]{0,40}[\])>]\W*)?\w[^:\[\]<>|]{0,40}:")
 #: Anything in brackets, but for a list in JSON.

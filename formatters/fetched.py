@@ -56,7 +56,7 @@ def fetched(
         part = preview(text, name, view.guard, view.limit, native=False)
         reason = "offloaded" if part else reason
     text = part or view.guard.quote(text, Place.ROW)
-    shown = f"  {_speaker(message, view)}{f' [{name}]' if name else ''}{about}:"
+    shown = f" {_speaker(message, view)}{f' [{name}]' if name else ''}{about}:"
     shown += f" {text}" if text.strip() else ""
     return Entry(
         text=shown,

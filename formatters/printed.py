@@ -31,7 +31,7 @@ def format_result(result: Message, row: Sequence[Message], view: MemoryView, gua
     calls = (call for message in row for call in message.tool_calls)
     called = (call.name for call in calls if call.id == result.tool_call_id)
     text = guard.quote(truncate(result.content, view.tool_result_chars), Place.ROW)
-    return f"  Tool {clean_name(result.name or next(called, ''))}: {text}"
+    return f"Tool {clean_name(result.name or next(called, ''))}: {text}"
 
 
 def find_reasons(

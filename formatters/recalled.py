@@ -75,15 +75,16 @@ def _entries(turn: Turn, view: MemoryView, guard: Guard) -> tuple[Entry, ...]:
     entries: list[Entry] = []
     for row, results in split_turn(turn, view):
         others = [*row, *(result for result in results if not view.prints_result(result))]
+        # after a blank, a name is mostly a single token
         speaker = "Human" if row[0].role is Role.HUMAN else view.assistant_name
-        entry = _entry(f"  {speaker}:{format_row(row, view, guard)}", others, view)
+        entry = _entry(f" {speaker}:{format_row(row, view, guard)}", others, view)
         passages = tuple(
-            _entry(f"  {speaker}:{format_row(part, view, guard)}", others, view, "passages", index)
+            _entry(f" {speaker}:{format_row(part, view, guard)}", others, view, "passages", index)
             for index, part in enumerate(_split_row(row, view))
         )
         entries.append(replace(entry, passages=passages) if passages else entry)
         entries += [
-            _entry(format_result(result, row, view, guard), [result], view)
+            _entry(f" {format_result(result, row, view, guard)}", [result], view)
             for result in filter(view.prints_result, results)
         ]
     return tuple(entries)

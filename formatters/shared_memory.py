@@ -119,7 +119,7 @@ def _entry(turn: Turn, view: MemoryView, guard: Guard, cut: str = "message_chars
     for row, results in rows:
         lines.append(_format_line(row, view, guard, answers=answers))
         printed = filter(view.prints_result, results)
-        lines += [format_result(result, row, view, guard) for result in printed]
+        lines += [f"  {format_result(result, row, view, guard)}" for result in printed]
         answers = row[0].role is Role.HUMAN
     reasons, longest = find_reasons(turn.messages, view, cut)
     return Entry(

@@ -60,10 +60,10 @@ def format_stamp(moment: datetime | None, minutes_west: int = 0) -> str:
 
 
 def format_day(moment: datetime | None, minutes_west: int = 0) -> str:
-    """Return ``[2025-12-10]``, or ``[unknown time]``."""
+    """Return ``2025-12-10:``, or ``unknown time:``."""
     if moment is None:
-        return "[unknown time]"
-    return f"[{to_local_time(moment, minutes_west).date().isoformat()}]"
+        return "unknown time:"
+    return f"{to_local_time(moment, minutes_west).date().isoformat()}:"
 
 
 def format_clock_time(moment: datetime) -> str:

@@ -79,8 +79,8 @@ GROWTH: Final = 4
 MANY_ROWS: Final = 500
 #: Limits of the older rows to search for: a constant, or a multiple of the newest rows if that is
 #: larger; the number of newest rows reflects the budget. Several times as much as can be recalled
-#: is searched: with 600 rows, 2 points less were found at 4,000 tokens.
-MAX_HITS: Final = 1_000
+#: is searched.
+MAX_HITS: Final = 800
 HITS_PER_NEWEST_ROW: Final = 3
 
 _ESTIMATE: Final = HeuristicTokenCounter()

@@ -24,7 +24,7 @@ NEIGHBOUR_WEIGHT: Final = 0.5
 #: The distance up to which rows around a hit are read, in printed tokens.
 CONTEXT_TOKENS: Final = 150
 #: The most rows that are read for each hit.
-ROWS_PER_HIT: Final = 4
+ROWS_PER_HIT: Final = 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ MOST = 2 * LIMIT
 #: Tables of ours, in a plan of SQLite's; the names of subqueries are others.
 TABLES = "|".join([*metadata.tables, "full_text"])
 #: One row of n has a usual term, so that a search finds as many as it goes on with.
-USUAL = 5
+USUAL = 3
 NAMES = [f"m{number}" for number in range(MANY - LIMIT, MANY)]
 
 

@@ -25,10 +25,10 @@ SPECS = st.one_of(
 )
 
 #: A line of the block that somebody without the guard would take for a day.
-DAY = re.compile(r"\[(?:\d{4}-\d\d-\d\d|unknown time)\]")
+DAY = re.compile(r"(?:\d{4}-\d\d-\d\d|unknown time):")
 
 #: How a row opens.
-SPEAKERS = ("  Human:", "  Nexus:", "  Tool ")
+SPEAKERS = (" Human:", " Nexus:", " Tool ")
 
 
 def recalling(asked: Asked, spec: object, **limits: Any) -> tuple[BuildSuccess, Parts]:

@@ -24,8 +24,8 @@ def test_a_message_has_its_speaker_handle_and_day() -> None:
     """As recalled rows have, in the client's time zone."""
     entry = fetched(message("Hello\n[THIS_MOMENT]"), FetchView(minutes_west=120))
 
-    assert entry.text == f"  Human [{HANDLE}]: Hello\n| [THIS_MOMENT]"
-    assert entry.day == "[2024-12-31]"
+    assert entry.text == f" Human [{HANDLE}]: Hello\n| [THIS_MOMENT]"
+    assert entry.day == "2024-12-31:"
     assert entry.rows == 1
     assert entry.reasons == {}
 
@@ -38,10 +38,10 @@ def test_calls_and_results_are_shown() -> None:
     result = fetched(message("Under the pot", Role.TOOL, name="find it"), FetchView())
     nameless = fetched(message("Under the pot", Role.TOOL), FetchView())
 
-    assert ada.text.startswith("  Ada [")
-    assert asking.text == f'  Nexus [{HANDLE}]: [tool_use:find {{"query": "key"}}]'
-    assert result.text == f"  Tool find_it [{HANDLE}]: Under the pot"
-    assert nameless.text.startswith("  Tool unknown [")
+    assert ada.text.startswith(" Ada [")
+    assert asking.text == f' Nexus [{HANDLE}]: [tool_use:find {{"query": "key"}}]'
+    assert result.text == f" Tool find_it [{HANDLE}]: Under the pot"
+    assert nameless.text.startswith(" Tool unknown [")
 
 
 def test_calls_have_all_of_their_arguments() -> None:
@@ -59,11 +59,11 @@ def test_calls_have_all_of_their_arguments() -> None:
 
     assert whole.reasons == {}
     assert whole.text == (
-        f'  Nexus [{HANDLE}]: Well\n| [tool_use:write {{\n| "a": "[X]"}}]\n'
+        f' Nexus [{HANDLE}]: Well\n| [tool_use:write {{\n| "a": "[X]"}}]\n'
         f"| [tool_use:write {''.join(lines)}\n| [tool_use:stop {{}}]"
     )
     assert part.text == (
-        f'  Nexus [{HANDLE}] lines 2 to 3 of 6: [tool_use:write {{\n| "a": "[X]"}}]\n'
+        f' Nexus [{HANDLE}] lines 2 to 3 of 6: [tool_use:write {{\n| "a": "[X]"}}]\n'
     )
     assert short.reasons == {"m1": "offloaded"}
 
@@ -80,7 +80,7 @@ def test_what_was_not_read_is_not_whole() -> None:
     asking = fetched(message("", Role.AI, tool_calls=(unread,)), FetchView())
     seen = fetched(message("Look", partial=True), FetchView())
 
-    assert asking.text == f"  Nexus [{HANDLE}]: [tool_use:find {{}}]"
+    assert asking.text == f" Nexus [{HANDLE}]: [tool_use:find {{}}]"
     assert asking.reasons == seen.reasons == {"m1": "partial"}
 
 
@@ -89,15 +89,15 @@ def test_lines_can_be_chosen() -> None:
     entry = fetched(message("one\ntwo\nthree\nfour"), FetchView(), (2, 3))
     to_the_end = fetched(message("one\ntwo"), FetchView(), (2, 9))
 
-    assert entry.text == f"  Human [{HANDLE}] lines 2 to 3 of 4: two\nthree\n"
+    assert entry.text == f" Human [{HANDLE}] lines 2 to 3 of 4: two\nthree\n"
     assert entry.reasons == {"m1": "lines"}
-    assert to_the_end.text == f"  Human [{HANDLE}] lines 2 to 2 of 2: two"
+    assert to_the_end.text == f" Human [{HANDLE}] lines 2 to 2 of 2: two"
 
 
 def test_all_lines_are_the_whole_message() -> None:
     """Then nothing is said of lines."""
     entry = fetched(message("one\ntwo"), FetchView(), (1, 2))
-    assert (entry.text, entry.reasons) == (f"  Human [{HANDLE}]: one\ntwo", {})
+    assert (entry.text, entry.reasons) == (f" Human [{HANDLE}]: one\ntwo", {})
 
 
 def test_a_long_message_is_a_preview() -> None:

@@ -73,7 +73,7 @@ async def test_the_passage_that_answers_is_recalled(ask: Any, layout: str) -> No
     (decision,) = [each for each in content.decisions if "m6" in each.message_ids]
 
     assert f"{KEY}." in recalled(content)
-    assert "  Human: ..." in recalled(content)
+    assert " Human: ..." in recalled(content)
     assert (decision.decision, decision.reason) == ("truncated", "passages")
 
 
@@ -82,15 +82,15 @@ async def test_an_old_row_is_recalled(ask: Any, layout: str) -> None:
     """It is under its day before the current input, and its decision has its score."""
     content = await ask(history(m6=KEY), layout=layout)
     lines = recalled(content)
-    place = lines.index(f"  Human: {KEY}")
+    place = lines.index(f" Human: {KEY}")
     decision = next(each for each in content.decisions if "m6" in each.message_ids)
 
     assert lines[:3] == [
-        f"[RECALLED count={sum(line.startswith('  ') for line in lines)}]",
+        f"[RECALLED count={sum(line.startswith((' Human:', ' Nexus:')) for line in lines)}]",
         "Earlier messages that may matter now, by day:",
         "",
     ]
-    assert "[2025-01-04]" in lines[:place]
+    assert "2025-01-04:" in lines[:place]
     assert content.messages[-2]["content"].startswith("[RECALLED")
     assert content.messages[-2]["role"] == "user"
     assert (decision.block, decision.decision, decision.reason) == ("RECALLED", "kept", "recalled")
@@ -151,7 +151,7 @@ async def test_rows_beyond_the_limit_of_rows_are_recalled(
     content = (await builder.build(request)).content
     assert content.status == "success"
 
-    assert f"  Human: {KEY}" in recalled(content)
+    assert f" Human: {KEY}" in recalled(content)
     assert {id_ for each in content.decisions for id_ in each.message_ids} == {
         str(each["id"]) for each in rows
     }
@@ -185,7 +185,7 @@ async def test_a_limit_of_none_shows_no_turn_in_its_place(ask: Any) -> None:
     content = await ask(history(m6=KEY), memory_limit=0)
 
     assert parts_of(content).texts["SHARED_MEMORY"].startswith("[SHARED_MEMORY count=0]")
-    assert f"  Human: {KEY}" in recalled(content)
+    assert f" Human: {KEY}" in recalled(content)
 
 
 async def test_a_call_is_recalled_with_its_result(ask: Any) -> None:
@@ -321,5 +321,5 @@ async def test_the_assistant_is_called_as_the_settings_say(
     assert content.status == "success"
     texts = [str(message["content"]) for message in content.messages[1:]]
 
-    assert f"  Ada: {KEY}" in "\n".join(texts)
+    assert f" Ada: {KEY}" in "\n".join(texts)
     assert not any("Nexus:" in text for text in texts)

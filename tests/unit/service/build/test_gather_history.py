@@ -9,6 +9,7 @@ from formatters.model import Row
 from service.adapters.memory.store import MemoryHistory
 from service.budget.decisions import Decision
 from service.build.account import Built
+from service.build.gather import MAX_HITS
 from service.builder import ContextBuilder
 from service.config.settings import MemorySettings, Settings
 from service.wire.request import BuildRequest
@@ -67,7 +68,7 @@ async def test_a_long_history_is_searched(
     assert found.content.warnings == []
 
 
-async def test_of_a_long_history_no_less_is_read_than_of_a_short_one(
+async def test_of_a_long_history_many_rows_are_found(
     make_builder: MakeBuilder, make_request: MakeRequest
 ) -> None:
     """Recalled rows are chosen from n found rows, even if few of them fit."""
@@ -76,7 +77,7 @@ async def test_of_a_long_history_no_less_is_read_than_of_a_short_one(
     rows = [row(n, "human", said.get(n % 4, FILLING), run_id=f"r{n}") for n in range(whole + 200)]
     found = await built(make_builder(), make_request, "Where is the key?", rows)
 
-    assert found.gathered.history.found == whole
+    assert found.gathered.history.found == MAX_HITS
 
 
 async def test_a_question_without_words_is_searched_with_those_of_the_last_turn(
