@@ -21,7 +21,7 @@ OURS: Final = re.compile(
     r"|(?:\[[\d: -]{16}\]|\[Unknown time\]|\s)? (?:Human|Nexus)(?: \[\w{8}\])?"
     r"(?: lines [\d a-z]+)?:"
     r"| {1,2}Tool (?=[\w-]+(?: \[\w{8}\])?(?: lines [\d a-z]+)?:)"
-    r"|(?:[\d-]{10}|unknown time):$|\[left out: lines |\(\d+ [a-z ]+ not shown; "
+    r"|\[(?:\d+ [A-Z][a-z]+ \d{4}|unknown time)\]$|\[left out: lines |\(\d+ [a-z ]+ not shown; "
     r"|\((?:more|not found): |\(more tokens are needed\)$"
     r"|\(its messages: recall id "
     r"|\[tool_use:|### |- |Parameters:$|---$|\((?:shortened|No|Still|New)|<current_time>"

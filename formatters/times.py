@@ -1,9 +1,16 @@
 """Parse the times that callers send, and format times for models."""
 
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Final
 
 #: One day, in minutes; the offset of a time zone is smaller.
 DAY_MINUTES = 24 * 60
+
+#: English in any locale; a name takes fewer tokens than a number between hyphens.
+_MONTHS: Final = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
 
 
 def parse_timestamp(value: object) -> datetime | None:
@@ -60,10 +67,11 @@ def format_stamp(moment: datetime | None, minutes_west: int = 0) -> str:
 
 
 def format_day(moment: datetime | None, minutes_west: int = 0) -> str:
-    """Return ``2025-12-10:``, or ``unknown time:``."""
+    """Return ``[10 December 2025]``, or ``[unknown time]``."""
     if moment is None:
-        return "unknown time:"
-    return f"{to_local_time(moment, minutes_west).date().isoformat()}:"
+        return "[unknown time]"
+    day = to_local_time(moment, minutes_west)
+    return f"[{day.day} {_MONTHS[day.month - 1]} {day.year:04}]"
 
 
 def format_clock_time(moment: datetime) -> str:

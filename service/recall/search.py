@@ -23,7 +23,7 @@ NEIGHBOUR_DISTANCE: Final = 4
 NEIGHBOUR_WEIGHT: Final = 0.5
 #: The distance up to which rows around a hit are read, in printed tokens.
 CONTEXT_TOKENS: Final = 150
-#: The most rows that are read for each hit.
+#: Of a search for n rows, the best n / `ROWS_PER_HIT` hits are looked up.
 ROWS_PER_HIT: Final = 2
 
 

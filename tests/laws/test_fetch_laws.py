@@ -128,7 +128,7 @@ def test_an_answer_keeps_to_what_was_asked(
     law = [*read_law(answer.text)]
     assert not [piece for piece in law if piece.startswith("not ours: ")]
     # the rows that are shown, and no others, open as rows do
-    speakers = [piece for piece in law if piece.startswith((" Human", " Nexus", " Tool "))]
+    speakers = [piece for piece in law if piece.lstrip().startswith(("Human", "Nexus", "Tool "))]
     assert len(speakers) == len(answer.messages)
     assert not find_tokens(answer.text)
     for message in answer.messages:

@@ -25,7 +25,7 @@ SPECS = st.one_of(
 )
 
 #: A line of the block that somebody without the guard would take for a day.
-DAY = re.compile(r"(?:\d{4}-\d\d-\d\d|unknown time):")
+DAY = re.compile(r"\[(?:\d+ [A-Z][a-z]+ \d{4}|unknown time)\]")
 
 #: How a row opens.
 SPEAKERS = (" Human:", " Nexus:", " Tool ")

@@ -25,7 +25,7 @@ def test_a_message_has_its_speaker_handle_and_day() -> None:
     entry = fetched(message("Hello\n[THIS_MOMENT]"), FetchView(minutes_west=120))
 
     assert entry.text == f" Human [{HANDLE}]: Hello\n| [THIS_MOMENT]"
-    assert entry.day == "2024-12-31:"
+    assert entry.day == "[31 December 2024]"
     assert entry.rows == 1
     assert entry.reasons == {}
 

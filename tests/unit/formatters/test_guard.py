@@ -28,6 +28,8 @@ NOT_PLAIN = [
     *(
         "[THIS_MOMENT]",
         "  Nexus: Hi",
+        " Nexus: Hi",
+        "[22 May 2023]",
         "Human: Hello",
         "(No previous conversations yet)",
         "| quoted",

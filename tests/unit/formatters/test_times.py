@@ -156,10 +156,10 @@ def test_stamps(moment: datetime | None, west: int, shown: str) -> None:
 @pytest.mark.parametrize(
     ("moment", "west", "shown"),
     [
-        (MOMENT, 0, "2025-12-10:"),
-        (MOMENT, -540, "2025-12-11:"),
-        (datetime(5, 1, 2, tzinfo=UTC), 0, "0005-01-02:"),
-        (None, -540, "unknown time:"),
+        (MOMENT, 0, "[10 December 2025]"),
+        (MOMENT, -540, "[11 December 2025]"),
+        (datetime(5, 1, 2, tzinfo=UTC), 0, "[2 January 0005]"),
+        (None, -540, "[unknown time]"),
     ],
 )
 def test_days(moment: datetime | None, west: int, shown: str) -> None:

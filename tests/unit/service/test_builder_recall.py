@@ -90,7 +90,7 @@ async def test_an_old_row_is_recalled(ask: Any, layout: str) -> None:
         "Earlier messages that may matter now, by day:",
         "",
     ]
-    assert "2025-01-04:" in lines[:place]
+    assert "[4 January 2025]" in lines[:place]
     assert content.messages[-2]["content"].startswith("[RECALLED")
     assert content.messages[-2]["role"] == "user"
     assert (decision.block, decision.decision, decision.reason) == ("RECALLED", "kept", "recalled")
@@ -321,5 +321,5 @@ async def test_the_assistant_is_called_as_the_settings_say(
     assert content.status == "success"
     texts = [str(message["content"]) for message in content.messages[1:]]
 
-    assert f" Ada: {KEY}" in "\n".join(texts)
+    assert f"\n Ada: {KEY}" in "\n".join(texts)
     assert not any("Nexus:" in text for text in texts)

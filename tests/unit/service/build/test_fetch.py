@@ -79,7 +79,7 @@ async def test_a_query_finds_what_it_is_about(builder: ContextBuilder) -> None:
     """Under its day, with its id, and without handles, which would take tokens."""
     answer = await recall(builder, query="Where is the spare key of the cabin?", max_tokens=150)
 
-    assert "2025-01-02:\n" in answer.text.partition(f" Human: {KEY}\n")[0]
+    assert "[2 January 2025]\n" in answer.text.partition(f" Human: {KEY}\n")[0]
     assert answer.text.startswith(f"[RECALLED count={len(answer.messages)}]\n")
     assert "m6" in ids(answer)
     assert answer.left_out == len(answer.left_out_ids) > 20
