@@ -8,6 +8,7 @@ from itertools import takewhile
 from typing import Any, Final
 
 from bench.recounts import OVERHEAD
+from formatters.guard import unquoted
 from service.adapters.tokens.encodings import load_encoding
 
 #: Characters of a message that have to be there.
@@ -95,8 +96,8 @@ def figures(steps: Sequence[Step], budget: int) -> dict[str, Any]:
 
 
 def _has_newest(step: Step) -> bool:
-    text = "\n".join(each.text for each in step.prompt.recent)
-    return all(words[:CHARS].strip() in text for words in step.newest)
+    text = unquoted("\n".join(each.text for each in step.prompt.recent))
+    return all(unquoted(words[:CHARS].strip()) in text for words in step.newest)
 
 
 def _share(same: int, messages: Sequence[Sent]) -> float:
