@@ -429,6 +429,7 @@ Content = Annotated[
 class RequestFields(Tolerant, json_schema_extra=omit_derived):
     """The parts that requests of all kinds have."""
 
+    #: Set by the model of each kind.
     kind: ClassVar[RequestKind]
 
     schema_version: str = SCHEMA_VERSION
@@ -439,7 +440,7 @@ class RequestFields(Tolerant, json_schema_extra=omit_derived):
     conversation_id: Annotated[str, Field(min_length=1, max_length=MAX_ID)] | None = None
     role: str = "SYSTEM"
     timestamp: Any = None
-    content: Any
+    content: Any  # each kind has a type of its own
     metadata: RequestMetadata = RequestMetadata()
     #: Set on receipt, never by a sender: the hash that distinguishes two requests with one id, and
     #: the time of receipt. Fields, because private attributes would add 10 % to the validation.
