@@ -1,6 +1,7 @@
 """Score texts for a query by BM25, and what the scores need: postings and the rarity of terms."""
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -14,12 +15,21 @@ TermPostings = Sequence[tuple[int, int]]
 Postings = Mapping[str, TermPostings]
 
 
-def find_postings(
-    terms: Iterable[str], texts: Sequence[Mapping[str, int]], start: int = 0
-) -> dict[str, list[tuple[int, int]]]:
-    """Look terms up in the term counts of texts, from the text at ``start`` on."""
+def index_texts(texts: Sequence[Mapping[str, int]], start: int = 0) -> Postings:
+    """Return the postings of all terms of texts, given as counts; the first text is ``start``."""
+    postings = defaultdict[str, list[tuple[int, int]]](list)
+    for index, counts in enumerate(texts, start):
+        # the same tuple for each term with a count, which takes less memory
+        pairs = {count: (index, count) for count in counts.values()}
+        for term, count in counts.items():
+            postings[term].append(pairs[count])
+    return postings
+
+
+def find_postings(terms: Iterable[str], texts: Sequence[Mapping[str, int]]) -> Postings:
+    """Look terms up in the term counts of texts."""
     postings: dict[str, list[tuple[int, int]]] = {term: [] for term in terms}
-    for index, counts in enumerate(texts[start:], start):
+    for index, counts in enumerate(texts):
         # the order of this set doesn't matter: each term has a list of its own
         for term in postings.keys() & counts.keys():
             postings[term].append((index, counts[term]))

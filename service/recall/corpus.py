@@ -3,7 +3,6 @@
 import math
 from array import array
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,15 +17,13 @@ from typing import Final
 from cachetools import LRUCache
 
 from formatters.model import Passage, Role
-from service.recall.bm25 import Postings, TermPostings, damp, find_postings
+from service.recall.bm25 import Postings, damp, find_postings, index_texts
 from service.recall.terms import Analysis, analyze
 
-#: The passages of all corpora that are kept; each takes about 1 KB besides its analysis. A long
+#: The passages of all corpora that are kept; each takes about 2 KB besides its analysis. A long
 #: one counts several times, by its characters.
 MAX_PASSAGES: Final = 20_000
 COUNTED_CHARS: Final = 500
-#: The postings that are kept with a corpus, for each of its passages.
-KEPT_POSTINGS: Final = 15
 
 #: How much longer the others' passages are than the human's where what the human says counts fully:
 #: an assistant's long answers have many words, and what they answer says what matters.
@@ -144,20 +141,31 @@ def _extend_ranges(
 
 
 class _Texts:
-    """The terms of texts, of one kind."""
+    """The terms of texts, of one kind.
 
-    def __init__(self, counts: Sequence[Mapping[str, int]], lengths: Sequence[int]) -> None:
-        self._counts = counts
-        #: The texts that have a term, and how many of all texts were searched for it.
-        self._postings: dict[str, tuple[TermPostings, int]] = {}
-        self._size = 0
+    An index of all terms takes longer than one search without it, so the second search makes it.
+    """
+
+    def __init__(
+        self,
+        counts: Sequence[Mapping[str, int]],
+        lengths: Sequence[int],
+        index: Postings | None = None,
+        *,
+        searched: bool = False,
+    ) -> None:
+        self._counts, self._index, self._searched = counts, index, searched
         self.lengths: Final = lengths
 
     def extended(self, counts: Sequence[Mapping[str, int]], lengths: Sequence[int]) -> "_Texts":
-        """Return these texts and more, with the postings that are known of these."""
-        texts = _Texts([*self._counts, *counts], [*self.lengths, *lengths])
-        texts._postings, texts._size = self._postings.copy(), self._size
-        return texts
+        """Return these texts and more, with an index if these have one."""
+        index = self._index
+        if index is not None:
+            added = index_texts(counts, len(self._counts))
+            index = {**index, **{term: [*index.get(term, ()), *added[term]] for term in added}}
+        return _Texts(
+            [*self._counts, *counts], [*self.lengths, *lengths], index, searched=self._searched
+        )
 
     @cached_property
     def damping(self) -> Sequence[float]:
@@ -165,29 +173,18 @@ class _Texts:
         return damp(self.lengths)
 
     def find(self, terms: Iterable[str]) -> Postings:
-        """Look terms up in the texts, each once."""
-        found: dict[str, TermPostings] = {}
-        missing = defaultdict[int, list[str]](list)
-        for term in terms:
-            found[term], searched = self._postings.get(term, ((), 0))
-            if searched < len(self._counts):
-                missing[searched].append(term)
-        for searched, new in missing.items():
-            for term, more in find_postings(new, self._counts, searched).items():
-                found[term] = [*found[term], *more]
-                self._keep(term, found[term], more)
-        return found
+        """Look the terms of a question up."""
+        if self._searched and self._index is None:
+            self._index = index_texts(self._counts)
+        self._searched = True
+        return self.find_more(terms)
 
-    def search(self, terms: Iterable[str]) -> Postings:
-        """Look terms up, and keep nothing: for terms that hardly any other question has."""
-        return find_postings(terms, self._counts)
-
-    def _keep(self, term: str, postings: TermPostings, more: TermPostings) -> None:
-        """Keep the postings of a term, to which ``more`` were added."""
-        self._size += len(more) + (len(more) == len(postings))
-        if self._size > KEPT_POSTINGS * len(self._counts):
-            self._postings, self._size = {}, len(postings) + 1
-        self._postings[term] = postings, len(self._counts)
+    def find_more(self, terms: Iterable[str]) -> Postings:
+        """Look further terms of the same question up."""
+        index = self._index
+        if index is None:
+            return find_postings(terms, self._counts)
+        return {term: index.get(term, ()) for term in terms}
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ def _kind_scores(search: _Search) -> Values:
     corpus = search.corpus
     scores = [0.0] * len(corpus.passages)
     # in an order that is the same on all machines, so that sums are, too
-    for postings in corpus.stems.search(sorted(search.question.kinds)).values():
+    for postings in corpus.stems.find_more(sorted(search.question.kinds)).values():
         rarity = idf(len(scores), len(postings))
         for index, _ in postings:
             scores[index] += rarity

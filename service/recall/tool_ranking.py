@@ -3,12 +3,11 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Final
 
 from formatters.model import Tool
 from formatters.rows import as_mapping
-from service.recall.bm25 import Postings, bm25, find_postings, scale
+from service.recall.bm25 import Postings, bm25, index_texts, scale
 from service.recall.question import shorten_question
 from service.recall.terms import analyze, detect_language, is_cjk, words
 
@@ -33,7 +32,7 @@ class _Field:
     @classmethod
     def of(cls, counts: Sequence[Mapping[str, int]], lengths: Sequence[int]) -> "_Field":
         """Return the field of texts with these counts of terms."""
-        return cls(find_postings(chain(*counts), counts), lengths)
+        return cls(index_texts(counts), lengths)
 
     def score(self, query: Mapping[str, float]) -> Sequence[float]:
         """Return a score for each text; the best text has 1."""

@@ -3,7 +3,7 @@ from datetime import UTC, date, datetime, time, timedelta, timezone
 import pytest
 
 from formatters.model import Passage, Role
-from service.recall.corpus import KEPT_POSTINGS, read_corpus
+from service.recall.corpus import read_corpus
 from service.recall.features import compute_features
 from service.recall.question import read_question
 from service.recall.ranking import LONG_WEIGHTS, WEIGHTS, rank
@@ -249,11 +249,20 @@ def test_similarity_changes_nothing_that_is_kept() -> None:
     assert read_corpus(passages, "german") is not read_corpus(passages, DEFAULT)
 
 
-def test_the_postings_that_are_kept_are_limited() -> None:
-    """However many words are searched, a corpus keeps postings in proportion to its passages."""
-    corpus = read_corpus([Passage(f"word{n}", Role.HUMAN, START) for n in range(3)], DEFAULT)
-    for n in range(3 * KEPT_POSTINGS):
-        for term in (f"word{n % 3}", f"other{n}"):
-            assert corpus.stems.find([term])[term] == ([(n % 3, 1)] if term[0] == "w" else [])
+def test_an_index_finds_what_a_search_without_it_does() -> None:
+    """It is made for the second question, and extended with the passages."""
+    passages = [Passage(f"Word{n % 3} and rain", Role.HUMAN, START) for n in range(9)]
+    terms = ("word1", "rain", "other")
+    found = []
+    for size in (7, 7, 8, 9):
+        stems = read_corpus(passages[:size], "english").stems
+        found.append(stems.find(terms))
+        assert found[-1] == stems.find_more(terms)
 
-    assert len(corpus.stems._postings) <= 3 * KEPT_POSTINGS
+    assert found[0] == {"word1": [(1, 1), (4, 1)], "rain": [(n, 1) for n in range(7)], "other": []}
+    assert {term: list(postings) for term, postings in found[1].items()} == found[0]
+    assert {term: list(postings) for term, postings in found[3].items()} == {
+        "word1": [(1, 1), (4, 1), (7, 1)],
+        "rain": [(n, 1) for n in range(9)],
+        "other": [],
+    }
