@@ -20,10 +20,10 @@ from formatters.model import Passage, Role
 from service.recall.bm25 import Postings, damp, find_postings, index_texts
 from service.recall.terms import Analysis, analyze
 
-#: The passages of all corpora that are kept; each takes about 2 KB besides its analysis. A long
-#: one counts several times, by its characters.
+#: The passages of all corpora that are kept; with its analysis, one of 150 characters takes about
+#: 9 KB. A longer one counts several times.
 MAX_PASSAGES: Final = 20_000
-COUNTED_CHARS: Final = 500
+COUNTED_CHARS: Final = 150
 
 #: How much longer the others' passages are than the human's where what the human says counts fully:
 #: an assistant's long answers have many words, and what they answer says what matters.
