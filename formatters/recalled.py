@@ -75,8 +75,8 @@ def _entries(turn: Turn, view: MemoryView, guard: Guard) -> tuple[Entry, ...]:
     entries: list[Entry] = []
     for row, results in split_turn(turn, view):
         others = [*row, *(result for result in results if not view.prints_result(result))]
-        # after a blank, a name is mostly a single token
         speaker = "Human" if row[0].role is Role.HUMAN else view.assistant_name
+        # after one blank, a name is mostly a single token
         entry = _entry(f" {speaker}:{format_row(row, view, guard)}", others, view)
         passages = tuple(
             _entry(f" {speaker}:{format_row(part, view, guard)}", others, view, "passages", index)

@@ -80,8 +80,8 @@ MANY_ROWS: Final = 500
 #: Limits of the older rows to search for: a constant, or a multiple of the newest rows if that is
 #: larger; the number of newest rows reflects the budget. Several times as much as can be recalled
 #: is searched.
-MAX_HITS: Final = 800
-HITS_PER_NEWEST_ROW: Final = 3
+SEARCHED_ROWS: Final = 800
+SEARCHED_PER_NEWEST_ROW: Final = 3
 
 _ESTIMATE: Final = HeuristicTokenCounter()
 #: Blocks of Anthropic's messages that hold calls and results.
@@ -492,18 +492,18 @@ class _RowReader:
         remaining = min(page.total, most) - len(page.rows)
         if remaining <= 0 or not page.rows:
             return await self._to_history(page)
-        max_hits = max(MAX_HITS, HITS_PER_NEWEST_ROW * len(page.rows))
-        return await self._to_history(page, await self._search(page.rows, min(remaining, max_hits)))
+        max_rows = max(SEARCHED_ROWS, SEARCHED_PER_NEWEST_ROW * len(page.rows))
+        return await self._to_history(page, await self._search(page.rows, min(remaining, max_rows)))
 
-    async def _search(self, newest: Sequence[Row], max_hits: int) -> Sequence[Row]:
+    async def _search(self, newest: Sequence[Row], max_rows: int) -> Sequence[Row]:
         """Return older rows that match the question, newest first."""
         terms = question_terms(self.request.current_input, self._last_passages(newest))
         conversation, question = self.plan.conversation_id, self.question
-        similar = await question.nearest(conversation, max_hits) if question else ()
+        similar = await question.nearest(conversation, max_rows) if question else ()
         if not terms and not similar:
             return ()
         (oldest,) = newest[-1:]  # the only one that is parsed
-        request = SearchRequest(terms, str(oldest["id"]), max_hits, similar)
+        request = SearchRequest(terms, str(oldest["id"]), max_rows, similar)
         return await self.store.search(self.request.owner_key, conversation, request)
 
     def _last_passages(self, newest: Sequence[Row]) -> list[Passage]:

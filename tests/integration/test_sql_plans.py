@@ -23,7 +23,7 @@ from service.adapters.sql.migrate import upgrade
 from service.adapters.sql.schema import metadata
 from service.adapters.sql.store import open_sql_store
 from service.app import open_builder
-from service.build.gather import MAX_HITS
+from service.build.gather import SEARCHED_ROWS
 from service.config.settings import Settings
 from service.ports.stores import Archiving, Expected, SearchRequest, Stores, fingerprint
 from service.recall.question import QUESTION_TERMS
@@ -382,11 +382,11 @@ async def test_a_search_reads_what_it_has_found_and_what_is_around(
     async with open_sql_store(filled.url, Words, Clock()) as stores:
         with recorded() as asked:
             found = await stores.history.search(
-                "o", conversation, SearchRequest(terms, before, MAX_HITS)
+                "o", conversation, SearchRequest(terms, before, SEARCHED_ROWS)
             )
 
-    hits = MAX_HITS // ROWS_PER_HIT
-    assert len(found) == MAX_HITS
+    hits = SEARCHED_ROWS // ROWS_PER_HIT
+    assert len(found) == SEARCHED_ROWS
     assert sum(len(each.values) > hits or hits in map(_length, each.values) for each in asked) == 1
     for statement, steps in await explained(filled, asked):
         for step in steps:
@@ -397,7 +397,9 @@ async def test_a_search_reads_what_it_has_found_and_what_is_around(
             read = re.search(r"read (\d+)$", step)
             # reported per repetition of a step, rounded: a quarter more
             most = (
-                MAX_HITS if "messages.body" in statement.text else MANY // USUAL + MAX_SINGLE_TERMS
+                SEARCHED_ROWS
+                if "messages.body" in statement.text
+                else MANY // USUAL + MAX_SINGLE_TERMS
             )
             assert read is None or int(read[1]) <= most * 5 / 4, (step, statement.text)
 

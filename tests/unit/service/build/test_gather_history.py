@@ -9,7 +9,7 @@ from formatters.model import Row
 from service.adapters.memory.store import MemoryHistory
 from service.budget.decisions import Decision
 from service.build.account import Built
-from service.build.gather import MAX_HITS
+from service.build.gather import SEARCHED_ROWS
 from service.builder import ContextBuilder
 from service.config.settings import MemorySettings, Settings
 from service.wire.request import BuildRequest
@@ -77,7 +77,7 @@ async def test_of_a_long_history_many_rows_are_found(
     rows = [row(n, "human", said.get(n % 4, FILLING), run_id=f"r{n}") for n in range(whole + 200)]
     found = await built(make_builder(), make_request, "Where is the key?", rows)
 
-    assert found.gathered.history.found == MAX_HITS
+    assert found.gathered.history.found == SEARCHED_ROWS
 
 
 async def test_a_question_without_words_is_searched_with_those_of_the_last_turn(
