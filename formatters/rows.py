@@ -292,30 +292,40 @@ def _consecutive_turns(messages: tuple[Message, ...]) -> tuple[Turn, ...] | None
     where one isn't printed, or where the turns of several runs overlap.
     """
     turns: list[Turn] = []
+    runs: set[str | None] = set()
     start, last, count = 0, _BEFORE_ALL, len(messages)
     human = Role.HUMAN  # looked up once, as it takes as long as all else
     while start < count:
         first = messages[start]
+        run = first.run_id
         turn = _known_turn(first)
         end = start + len(turn.messages)
-        goes_on = end < count and messages[end].role is not human
+        goes_on = end < count and messages[end].role is not human and messages[end].run_id == run
         if goes_on or not turn.messages or messages[start:end] != turn.messages:
-            own = messages[start : _next_turn(messages, start + 1)]
+            own = messages[start : _next_turn(messages, start)]
             turn = _make_turn(own) if _is_turn(own) else _NO_TURN
             end = start + len(turn.messages)
             if len(turn.messages) < len(own):
                 return None
         if first.timestamp is None or first.timestamp <= last:
             return None
+        if first.role is not human and run in runs:
+            return None  # it belongs to an earlier turn
+        runs.add(run)
         turns.append(turn)
         start, last = end, messages[end - 1].timestamp or _AFTER_ALL
     return tuple(turns)
 
 
 def _next_turn(messages: Sequence[Message], start: int) -> int:
-    """Return the index of the first human's message from an index on, or of the end."""
-    humans = (n for n in range(start, len(messages)) if messages[n].role is Role.HUMAN)
-    return next(humans, len(messages))
+    """Return the index of the next human's message, or of one of another run, or of the end."""
+    run, count = messages[start].run_id, len(messages)
+    others = (
+        index
+        for index in range(start + 1, count)
+        if messages[index].role is Role.HUMAN or messages[index].run_id != run
+    )
+    return next(others, count)
 
 
 _NO_TURN: Final = Turn((), ())
@@ -333,14 +343,9 @@ _AFTER_ALL: Final = datetime.max.replace(tzinfo=UTC)
 
 
 def _is_turn(messages: Sequence[Message]) -> bool:
-    """Return whether a human's message, or the first one, and what follows it are one turn."""
+    """Return whether messages of one run, of which only the first may be human, are one turn."""
     times: list[Any] = [message.timestamp for message in messages]
-    return (
-        None not in times
-        and all(map(le, times, times[1:]))
-        and len({message.run_id for message in messages}) == 1
-        and all(map(is_printable, messages))
-    )
+    return None not in times and all(map(le, times, times[1:])) and all(map(is_printable, messages))
 
 
 def _make_turn(messages: tuple[Message, ...]) -> Turn:

@@ -22,6 +22,7 @@ from formatters.rows import (
     sort_messages,
 )
 from prompts.system_prompt import SystemPrompt
+from service.aio import LARGE_TEXT
 from service.budget.counting import messages_tokens
 from service.budget.estimates import HeuristicTokenCounter
 from service.build.plan import Plan
@@ -539,8 +540,9 @@ class _RowReader:
         in_run = {row["id"] for row in request.run_rows}
         inputs, runs = {request.input_id}, {request.run_id}
         if former := request.former_ids:  # a retry of a request that an older version recorded
-            former_input = (former, request.current_input)
-            if any(((each.id, each.run_id), each.content) == former_input for each in read):
+            former_input = (*former, request.current_input)
+            same_id = [m for m in read if m.id == former[0]]
+            if former_input in [(m.id, m.run_id, m.content) for m in same_id]:
                 inputs.add(former[0])
                 runs.add(former[1])
         current = tuple([m for m in read if m.run_id in runs or m.id in inputs])
@@ -623,16 +625,23 @@ def _unstored(request: BuildRequest, gathered: Gathered) -> frozenset[str]:
 
 
 def work_size(facts: Facts) -> int:
-    """Return how much work it is to format and fit facts, in characters of text."""
+    """Return how much work it is to format and fit facts, in characters of text.
+
+    The texts don't count where the number of messages alone makes it `LARGE_TEXT`.
+    """
+    messages = (*facts.history, *facts.run)
+    work = MESSAGE_WORK * len(messages)
+    if work >= LARGE_TEXT:
+        return work
     profile = read_profile_text(facts.profile) or facts.default_profile
     summaries = (summary.text for summary in facts.summaries)
     texts = (facts.current_input, facts.identity or "", profile, *facts.blocks.values(), *summaries)
-    messages = (*facts.history, *facts.run)
     calls = sum([len(message.tool_calls) for message in messages])
     opaque = sum([message.provider_parts is not None for message in messages])
     return (
-        sum(map(len, texts))
+        work
+        + sum(map(len, texts))
         + sum([len(message.content) for message in messages])
-        + MESSAGE_WORK * (len(messages) + calls)
+        + MESSAGE_WORK * calls
         + OPAQUE_WORK * opaque
     )

@@ -25,6 +25,9 @@ from service.recall.terms import Analysis, analyze
 MAX_PASSAGES: Final = 20_000
 COUNTED_CHARS: Final = 150
 
+#: Searches of texts before an index of all their terms is made.
+SEARCHES_BEFORE_INDEX: Final = 2
+
 #: How much longer the others' passages are than the human's where what the human says counts fully:
 #: an assistant's long answers have many words, and what they answer says what matters.
 ASYMMETRY: Final = 2.5
@@ -143,7 +146,8 @@ def _extend_ranges(
 class _Texts:
     """The terms of texts, of one kind.
 
-    An index of all terms takes longer than one search without it, so the second search makes it.
+    An index of all terms takes as long as some searches without it, so it is made for texts that
+    were searched before: `SEARCHES_BEFORE_INDEX` times.
     """
 
     def __init__(
@@ -151,10 +155,9 @@ class _Texts:
         counts: Sequence[Mapping[str, int]],
         lengths: Sequence[int],
         index: Postings | None = None,
-        *,
-        searched: bool = False,
+        searches: int = 0,
     ) -> None:
-        self._counts, self._index, self._searched = counts, index, searched
+        self._counts, self._index, self._searches = counts, index, searches
         self.lengths: Final = lengths
 
     def extended(self, counts: Sequence[Mapping[str, int]], lengths: Sequence[int]) -> "_Texts":
@@ -163,9 +166,7 @@ class _Texts:
         if index is not None:
             added = index_texts(counts, len(self._counts))
             index = {**index, **{term: [*index.get(term, ()), *added[term]] for term in added}}
-        return _Texts(
-            [*self._counts, *counts], [*self.lengths, *lengths], index, searched=self._searched
-        )
+        return _Texts([*self._counts, *counts], [*self.lengths, *lengths], index, self._searches)
 
     @cached_property
     def damping(self) -> Sequence[float]:
@@ -174,13 +175,9 @@ class _Texts:
 
     def find(self, terms: Iterable[str]) -> Postings:
         """Look the terms of a question up."""
-        if self._searched and self._index is None:
+        if self._index is None and self._searches >= SEARCHES_BEFORE_INDEX:
             self._index = index_texts(self._counts)
-        self._searched = True
-        return self.find_more(terms)
-
-    def find_more(self, terms: Iterable[str]) -> Postings:
-        """Look further terms of the same question up."""
+        self._searches += 1
         index = self._index
         if index is None:
             return find_postings(terms, self._counts)

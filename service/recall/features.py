@@ -27,13 +27,13 @@ class _Search:
 
     question: Question
     corpus: Corpus
-    #: Of the question's stems.
+    #: Of the question's stems, and of the kinds of what its words name.
     postings: Postings
 
 
 def compute_features(question: Question, corpus: Corpus) -> dict[str, Values]:
     """Return the features of passages by their names; values that are all 0 may be left out."""
-    search = _Search(question, corpus, corpus.stems.find(question.stems))
+    search = _Search(question, corpus, corpus.stems.find([*question.stems, *question.kinds]))
     return {
         **_gram_scores(search),
         **_stem_scores(search),
@@ -62,7 +62,7 @@ def _stem_scores(search: _Search) -> Mapping[str, Values]:
     """Return BM25 by stems, of each passage and of its session as one text."""
     query, corpus = search.question.stems, search.corpus
     sessions = corpus.sessions.of
-    in_sessions = add_postings(search.postings, sessions)
+    in_sessions = add_postings({stem: search.postings[stem] for stem in query}, sessions)
     by_session = bm25_damped(query, in_sessions, corpus.session_damping)
     return {
         "message": scale(bm25_damped(query, search.postings, corpus.stems.damping)),
@@ -72,10 +72,10 @@ def _stem_scores(search: _Search) -> Mapping[str, Values]:
 
 def _kind_scores(search: _Search) -> Values:
     """Return the sum of the rarities of kinds of what the question's words name."""
-    corpus = search.corpus
-    scores = [0.0] * len(corpus.passages)
+    scores = [0.0] * len(search.corpus.passages)
     # in an order that is the same on all machines, so that sums are, too
-    for postings in corpus.stems.find_more(sorted(search.question.kinds)).values():
+    for kind in sorted(search.question.kinds):
+        postings = search.postings[kind]
         rarity = idf(len(scores), len(postings))
         for index, _ in postings:
             scores[index] += rarity
