@@ -18,10 +18,18 @@ from pydantic import (
 )
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
-from service.errors import ContextBuilderError, did_you_mean, escape_key
+from service.errors import ContextBuilderError, escape_key
 from service.wire.payload import MAX_BYTES, MAX_ID, canonical_json, derive_id, fingerprint
 from service.wire.protocol import SCHEMA_VERSION
-from service.wire.request import Envelope, RejectedError, RequestFields, Tolerant, Trace, decode_as
+from service.wire.request import (
+    Envelope,
+    RejectedError,
+    RequestFields,
+    Tolerant,
+    Trace,
+    decode_as,
+    misplaced_keys,
+)
 from service.wire.response import (
     BuildFailure,
     ResponseMetadata,
@@ -147,20 +155,20 @@ class RecallRequest(RequestFields):
                 "id": data.get("id") or derive_id(canonical_json(data)),
                 "fingerprint": context.get("fingerprint") or fingerprint(data),
                 "received_at": context.get("received_at"),
+                "misplaced": misplaced_keys(data),
             }
             return handler(data | receipt)
 
     @property
     def warnings(self) -> list[WarningRecord]:
-        """Return a warning for each unknown key of the content."""
-        return [
-            WarningRecord(
-                code="unknown_key",
-                pointer=f"/content/{escape_key(key)}",
-                detail=f"is unknown and ignored{did_you_mean(key, RecallContent.model_fields)}",
-            )
-            for key in self.content.model_extra or {}
-        ]
+        """Return a warning for each unknown key of the content, and each misplaced one."""
+        known, warnings = RecallContent.model_fields, []
+        unknown = [f"/content/{escape_key(key)}" for key in self.content.model_extra or {}]
+        for pointer in (*self.misplaced, *unknown):
+            parent, _, key = pointer.rpartition("/")
+            detail = self.explain_ignored(parent, key, known)
+            warnings.append(WarningRecord(code="unknown_key", pointer=pointer, detail=detail))
+        return warnings
 
 
 def decode_recall(

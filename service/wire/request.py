@@ -1,7 +1,7 @@
 """Requests: their models, and `decode`, which reads one from untrusted bytes."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache, cached_property
@@ -55,7 +55,6 @@ from service.wire.validation import (
     invalid_errors,
     is_recall,
     is_short_form,
-    misplaced_keys,
     omit_derived,
     with_derived_ids,
 )
@@ -446,6 +445,8 @@ class RequestFields(Tolerant, json_schema_extra=omit_derived):
     #: the time of receipt. Fields, because private attributes would add 10 % to the validation.
     fingerprint: Annotated[str, SkipJsonSchema(), Field(exclude=True)] = ""
     received_at: Annotated[datetime | None, SkipJsonSchema(), Field(exclude=True)] = None
+    #: Set on receipt too: pointers of keys in the wrong place, or with a slip in their name.
+    misplaced: Annotated[tuple[str, ...], SkipJsonSchema(), Field(exclude=True)] = ()
 
     @cached_property
     def envelope(self) -> Envelope:
@@ -458,6 +459,55 @@ class RequestFields(Tolerant, json_schema_extra=omit_derived):
             metadata=self.metadata,
             kind=self.kind,
         )
+
+    def explain_ignored(self, parent: str, key: str, known: Iterable[str]) -> str:
+        """Return what is said of an ignored key; ``known`` are those of a content at ``parent``."""
+        if key == "conversation_id":
+            return "is ignored here; it belongs beside owner_key"
+        if not parent and key in _METADATA_KEYS:
+            return "is ignored here; it belongs into /metadata"
+        known = {"": _REQUEST_KEYS, "/metadata": _METADATA_KEYS}.get(parent, known)
+        return f"is unknown and ignored{did_you_mean(key, known)}"
+
+
+_METADATA_KEYS: Final = frozenset(RequestMetadata.model_fields)
+_REQUEST_KEYS: Final = frozenset(RequestFields.model_fields) - {
+    *("fingerprint", "received_at", "misplaced")
+}
+#: How similar an unknown key is to a known one that was meant, from 0 to 1, and its least length.
+SIMILAR_KEY: Final = 0.8
+LEAST_KEY: Final = 5
+
+
+def misplaced_keys(request: Mapping[str, object], options: Set[str] = frozenset()) -> list[str]:
+    """Return pointers of keys that belong elsewhere, or have a slip in their name.
+
+    ``options`` are those of a context. Other unknown keys are the sender's own, and not looked for
+    in a content whose models keep them. What is in its place too isn't misplaced.
+    """
+    content, metadata = as_mapping(request.get("content")), as_mapping(request.get("metadata"))
+    places = {"": (request, _REQUEST_KEYS), "/metadata": (metadata, _METADATA_KEYS)}
+    holder = content
+    if options and not is_short_form(content):
+        holder = as_mapping(content.get("metadata"))
+        places["/content"] = (content, frozenset(Run.model_fields))
+        places["/content/metadata"] = (holder, frozenset(RunMetadata.model_fields))
+    unknown = {place: given.keys() - known for place, (given, known) in places.items()}
+    if not any(unknown.values()):
+        return []  # as in most requests
+    elsewhere = {"conversation_id"} - request.keys()
+    if options:
+        elsewhere |= {"context", "messages"} - holder.keys()
+        elsewhere |= options - as_mapping(holder.get("context")).keys()
+    pointers = []
+    for place, keys in unknown.items():
+        known = places[place][1]
+        belong = elsewhere | (_METADATA_KEYS - metadata.keys()) if not place else elsewhere
+        for key in map(str, keys):
+            is_slip = len(key) >= LEAST_KEY and did_you_mean(key, known, cutoff=SIMILAR_KEY)
+            if key in belong or is_slip:
+                pointers.append(f"{place}/{escape_key(key)}")
+    return sorted(pointers)
 
 
 class BuildRequest(RequestFields):
@@ -472,9 +522,8 @@ class BuildRequest(RequestFields):
 
     run_id: Annotated[str, Field(min_length=1, max_length=MAX_ID)]
     content: Content
-    #: Set on receipt too: the end of derived ids, and pointers of misplaced keys.
+    #: Set on receipt too: the end of derived ids.
     derived_name: Annotated[str, SkipJsonSchema(), Field(exclude=True)] = ""
-    misplaced: Annotated[tuple[str, ...], SkipJsonSchema(), Field(exclude=True)] = ()
 
     @model_validator(mode="wrap")
     @classmethod
@@ -569,16 +618,21 @@ class BuildRequest(RequestFields):
             yield Problem(f"{self.options_pointer}/{escape_key(key)}", detail)
         extra = self.content.model_extra if isinstance(self.content, ShortContent) else None
         for key in extra or {}:
-            yield Problem(f"/content/{escape_key(key)}", self._explain_ignored(key))
+            yield Problem(f"/content/{escape_key(key)}", self._explain_misplaced("/content", key))
         for pointer in self.misplaced:
-            yield Problem(pointer, self._explain_ignored(pointer.rpartition("/")[2]))
+            parent, _, key = pointer.rpartition("/")
+            yield Problem(pointer, self._explain_misplaced(parent, key))
 
-    def _explain_ignored(self, key: str) -> str:
+    def _explain_misplaced(self, parent: str, key: str) -> str:
         if key in OPTIONS:
             return f"is ignored here; it belongs into {self.options_pointer}"
+        if key == "context":
+            holder = self.options_pointer.removesuffix("/context")
+            return f"is ignored here; it belongs into {holder}"
         if key == "messages":
             return f"is unknown and ignored; {INPUT_KEYS}"
-        return f"is unknown and ignored{did_you_mean(key, ShortContent.model_fields)}"
+        place: BaseModel = self.run.metadata if parent == "/content/metadata" else self.content
+        return self.explain_ignored(parent, key, type(place).model_fields)
 
 
 def _clean_parts(request: BuildRequest) -> None:

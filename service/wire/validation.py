@@ -4,7 +4,7 @@ All of them read the plain JSON object, before any model is made of it.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -141,22 +141,6 @@ def with_derived_ids(request: Mapping[str, object], *, nameless: bool = False) -
         "run_id": run_id or f"run_{name}",
         "derived_name": name,
     }
-
-
-def misplaced_keys(request: Mapping[str, object], options: Set[str]) -> tuple[str, ...]:
-    """Return pointers of `messages` in a run, and of ``options`` that belong into its `context`.
-
-    Options that the context has as well are not misplaced: the run's own keys may have any names.
-    """
-    run = as_mapping(request.get("content"))
-    metadata = as_mapping(run.get("metadata"))
-    if "messages" not in run and options.isdisjoint((*run, *metadata)):
-        return ()  # as in most requests
-    if is_short_form(run):
-        return ()
-    belong = options - as_mapping(metadata.get("context")).keys()
-    keys = [f"/content/{key}" for key in run.keys() & (belong | {"messages"})]
-    return tuple(sorted([*keys, *(f"/content/metadata/{key}" for key in metadata.keys() & belong)]))
 
 
 def clean_parts(holder: dict[str, Any], pointer: str) -> None:

@@ -316,7 +316,48 @@ def test_an_option_outside_of_the_context_is_sent_there() -> None:
         "/content/metadata/layout": here,
         "/content/strategy": here,
     }
-    assert ignored(a_run(id=None, own_key=1, metadata={"own_key": 1})) == {}
+    assert ignored(a_run(id=None, mine=1, metadata={"mine": 1})) == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"conversationId": "c"}, {"/conversationId": "did you mean conversation_id?"}),
+        ({"metadata": {"timeout": 1}}, {"/metadata/timeout": "did you mean timeout_ms?"}),
+        ({"reply_to": "r", "reply_kind": "list"}, {"/reply_to": "/metadata", "/reply_kind": "/"}),
+        ({"context": {"max_tokens": 1}}, {"/context": "it belongs into /content"}),
+        ({"metadata": {"max_tokens": 1}}, {"/metadata/max_tokens": "/content/context"}),
+        ({"metadata": {"conversation_id": "c"}}, {"/metadata/conversation_id": "owner_key"}),
+        ({"content": {"current_input": "hi", "conversation_id": "c"}}, {"/content/conv": "beside"}),
+        ({"conversation_id": "c", "metadata": {"conversation_id": "c"}}, {}),
+        ({"reply_to": "r", "metadata": {"reply_to": "r"}}, {}),
+        ({"source": "gateway", "uid": 1, "metadata": {"region": "eu", "a/b": 1}}, {}),
+    ],
+)
+def test_a_key_beside_the_content_that_looks_known_is_named(
+    given: dict[str, Any], expected: dict[str, str]
+) -> None:
+    """Unlike the sender's own keys: a slip in ``conversation_id`` would mix conversations."""
+    request = {"owner_key": "ana", "content": {"current_input": "hi"}, **given}
+    said = BuildRequest.model_validate(request).ignored_keys
+
+    found = sorted(said, key=lambda problem: problem.pointer)
+    wanted = sorted(expected.items())
+    assert len(found) == len(wanted)
+    for problem, (pointer, detail) in zip(found, wanted, strict=True):
+        assert problem.pointer.startswith(pointer)
+        assert detail in problem.detail
+
+
+def test_a_run_has_its_conversation_beside_it() -> None:
+    """Within the run it is ignored, which is said unless it is in its place, too."""
+    run = {"history": [{"content": "hi"}], "conversation_id": "c"}
+    request = {"owner_key": "ana", "content": run}
+    (problem,) = BuildRequest.model_validate(request).ignored_keys
+
+    assert problem.pointer == "/content/conversation_id"
+    assert problem.detail == "is ignored here; it belongs beside owner_key"
+    assert not [*BuildRequest.model_validate({**request, "conversation_id": "c"}).ignored_keys]
 
 
 def test_messages_are_sent_to_the_input_and_the_history() -> None:

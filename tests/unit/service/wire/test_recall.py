@@ -88,6 +88,18 @@ def test_unknown_keys_are_warned_of() -> None:
     assert "max_tokens" in warning.detail
 
 
+def test_a_slip_beside_the_content_is_warned_of() -> None:
+    """A misspelt conversation would fetch the messages of all."""
+    given = {"owner_key": "ana", "conversationId": "c", "content": {"query": "tea"}}
+    given["content"]["conversation_id"] = "c"
+    warnings = RecallRequest.model_validate(given).warnings
+
+    assert [(each.pointer, each.detail) for each in warnings] == [
+        ("/conversationId", "is unknown and ignored; did you mean conversation_id?"),
+        ("/content/conversation_id", "is ignored here; it belongs beside owner_key"),
+    ]
+
+
 def test_objects_that_are_no_recalls_are_refused() -> None:
     """With errors of ours only."""
     with pytest.raises(UnsupportedVersionError):
