@@ -316,6 +316,8 @@ class Facts:
     grouped: GroupedHistory | None = None
     #: Whether the store has older history that was not read.
     more_history: bool = False
+    #: Whether rows between those of the history were not read: it has hits of a search.
+    has_gaps: bool = False
     #: Whether the history could not be read.
     history_failed: bool = False
     #: Tokens of all history before a message, by message id; only for strategies that use them.
@@ -409,6 +411,8 @@ class SummaryForm:
 
 #: The reason for rows that are older than the newest ``memory_limit``.
 BEYOND_LIMIT: Final = "memory_limit"
+#: The reason for tool results whose call may be in a row that was not read.
+CALL_NOT_READ: Final = "call_not_read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -465,6 +469,8 @@ class Block:
     volatile: bool = False
     #: True if older rows are omitted, so that its first entry changes with each build.
     moves: bool = False
+    #: True if its first entry may be a part of a turn, of which older rows were not read.
+    is_cut: bool = False
     #: Tokens of all history before a message, by message id, as far as known.
     starts: Mapping[str, int] = field(default_factory=dict)
     omissions: tuple[Omission, ...] = ()

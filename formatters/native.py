@@ -12,6 +12,7 @@ from formatters.guard import GUARD, Guard
 from formatters.handles import make_handle, preview
 from formatters.model import (
     BEYOND_LIMIT,
+    CALL_NOT_READ,
     Block,
     ChatMessage,
     Entry,
@@ -31,7 +32,7 @@ from formatters.repair.sequence import (
     repair,
     split_units,
 )
-from formatters.rows import sort_messages, truncate
+from formatters.rows import results_without_calls, sort_messages, truncate
 
 
 def native_history(facts: Facts) -> Block:
@@ -53,7 +54,7 @@ def native_history(facts: Facts) -> Block:
         moves=bool(beyond) or facts.more_history,
         starts=facts.starts,
         omissions=(
-            *_filtered(repaired),
+            *_filtered(repaired, facts),
             *(
                 Omission(tuple(m.id for m in unit if m.id not in repaired.synthetic), BEYOND_LIMIT)
                 for unit in beyond
@@ -77,7 +78,7 @@ def run_so_far(facts: Facts, history: Block | None = None) -> Block:
         gives_way=TrimPolicy.ALL_BUT_NEWEST,
         native=True,
         volatile=True,
-        omissions=_filtered(repaired),
+        omissions=_filtered(repaired, facts),
     )
 
 
@@ -169,8 +170,14 @@ def _shorten(unit: AtomicUnit, repaired: RepairedSequence, facts: Facts, chars: 
     return replace(entry, reasons={**entry.reasons, **cut})
 
 
-def _filtered(repaired: RepairedSequence) -> tuple[Omission, ...]:
-    return tuple(Omission((id_,), reason) for id_, reason in repaired.filtered.items())
+def _filtered(repaired: RepairedSequence, facts: Facts) -> tuple[Omission, ...]:
+    orphans = results_without_calls(facts) if repaired.filtered else ()
+
+    def reason(id_: str) -> str:
+        is_orphan = repaired.filtered[id_] == "orphan_result" and id_ in orphans
+        return CALL_NOT_READ if is_orphan else repaired.filtered[id_]
+
+    return tuple(Omission((id_,), reason(id_)) for id_ in repaired.filtered)
 
 
 #: The content of a tool result that was cleared, and of one that can be recalled.

@@ -256,6 +256,20 @@ def grouped_history(facts: Facts) -> GroupedHistory:
     return facts.grouped or group_history(facts.history)
 
 
+def results_without_calls(facts: Facts) -> frozenset[str]:
+    """Return the ids of the tool results whose call may be in a row that was not read."""
+    if not facts.more_history:
+        return frozenset()
+    whole: set[str | None] = set()  # runs of which all rows from the first on were read
+    results: set[str] = set()
+    for message in facts.history:
+        if message.role is Role.HUMAN and not facts.has_gaps:
+            whole.add(message.run_id)
+        elif message.role is Role.TOOL and message.run_id not in whole:
+            results.add(message.id)
+    return frozenset(results)
+
+
 def is_printable(message: Message) -> bool:
     """Return whether a message belongs to a turn: it has a known role, and text or calls."""
     if message.role is Role.TOOL:

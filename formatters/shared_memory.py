@@ -7,6 +7,7 @@ from typing import Final
 from formatters.guard import Guard
 from formatters.model import (
     BEYOND_LIMIT,
+    CALL_NOT_READ,
     COUNT_MARK,
     Block,
     Entry,
@@ -22,7 +23,7 @@ from formatters.model import (
     kept,
 )
 from formatters.printed import find_reasons, format_result, format_row
-from formatters.rows import grouped_history, read_rows, split_turn
+from formatters.rows import grouped_history, read_rows, results_without_calls, split_turn
 from formatters.times import format_stamp
 
 HEADER: Final = f"[{Tag.SHARED_MEMORY} {COUNT_MARK}]\nRecent conversation memory:\n\n"
@@ -40,6 +41,7 @@ def shared_memory(facts: Facts) -> Block:
     """Show the history, oldest first: human messages with their time, answers indented."""
     history = grouped_history(facts)
     turns, beyond = _limit_rows(history.turns, facts.memory)
+    orphans = results_without_calls(facts) if history.unprinted else ()
     stable_header = facts.memory.header == "still"
     view, guard = facts.memory, facts.guard
     form = (_entry, *view.form, guard)
@@ -53,10 +55,16 @@ def shared_memory(facts: Facts) -> Block:
         additive=True,
         volatile=not stable_header,
         moves=bool(beyond) or facts.more_history,
+        is_cut=facts.more_history and not beyond and not _has_opening(turns),
         starts=facts.starts,
         omissions=(
             *(
-                _omission([message], _UNPRINTED.get(message.role, "empty"))
+                _omission(
+                    [message],
+                    CALL_NOT_READ
+                    if message.id in orphans
+                    else _UNPRINTED.get(message.role, "empty"),
+                )
                 for message in history.unprinted
             ),
             *beyond,
@@ -82,6 +90,11 @@ class MemoryFormatter:
         messages = read_rows(reversed(history))
         view = MemoryView(limit=limit)
         return shared_memory(Facts(current_input="", history=messages, memory=view)).text
+
+
+def _has_opening(turns: Sequence[Turn]) -> bool:
+    """Return whether the first turn, if there is one, begins with a human's message."""
+    return not turns or turns[0].messages[0].role is Role.HUMAN
 
 
 def _omission(messages: Sequence[Message], reason: str) -> Omission:

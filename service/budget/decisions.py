@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import Final, Literal, NamedTuple
 
-from formatters.model import BEYOND_LIMIT, Block, Entry, Message, Omission, kept
+from formatters.model import BEYOND_LIMIT, CALL_NOT_READ, Block, Entry, Message, Omission, kept
 from service.budget.groups import Fit, Group
 
 #: The outcome of a candidate: ``kept`` if its own text is in the messages whole, ``annotated`` if
@@ -48,6 +48,7 @@ REASONS: Final = {
     "no_opening": "it answers a message that did not fit, and APIs want a user's message before it",
     "insufficient": "the strategy kept more than the budget holds, so the oldest went",
     BEYOND_LIMIT: "it is older than the rows that history may show",
+    CALL_NOT_READ: "it is a tool result, and the message that calls the tool was not read",
     "role": "messages of this role are no history; a system prompt has its place in the settings",
     "empty": "it has no text and no tool_calls",
     "tool_only": "it is a tool result, but its turn has no message that calls the tool",
@@ -194,7 +195,7 @@ class FittedBlock:
 
     def _on_omission(self, omission: Omission) -> Decision:
         ids, reason = omission.message_ids, omission.reason
-        if reason != BEYOND_LIMIT:
+        if reason not in {BEYOND_LIMIT, CALL_NOT_READ}:
             return Decision(ids, self.block.tag, "filtered", reason)
         if self._is_summarized(ids):
             return Decision(ids, self.block.tag, "summarized", "in_summary")
@@ -303,7 +304,8 @@ class RecallOutcome:
 
     def _final(self) -> tuple[list[Decision], set[str]]:
         """Return the decisions that no recall changes, and the ids that they are about."""
-        final = [each for each in self.newest.decisions if each.outcome in _FINAL]
+        newest = self.newest.decisions
+        final = [each for each in newest if each.outcome in _FINAL or each.reason == CALL_NOT_READ]
         return final, {id_ for decision in final for id_ in decision.message_ids}
 
     def _others(self) -> Iterator[tuple[str, ...]]:

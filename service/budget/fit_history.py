@@ -56,7 +56,9 @@ def fit_history(block: Block, strategy: Strategy, budget: int | None, count: Cou
     def minimum_budgets() -> dict[int, int]:
         # with summaries, a larger budget may bring back another summary instead of a group
         reported = {} if block.forms else strategy.least(groups)
-        return {index: tokens + fixed for index, tokens in reported.items()}
+        # the rest of a turn that was read in part would need tokens, too
+        unknown = {0} if block.is_cut else ()
+        return {index: tokens + fixed for index, tokens in reported.items() if index not in unknown}
 
     insufficient = len(fit.kept) < len(choice.kept)
     return fitting.assemble(fit, sent, minimum_budgets, insufficient=insufficient)

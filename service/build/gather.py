@@ -599,6 +599,7 @@ def make_facts(
         history=past.messages,
         grouped=past.grouped,
         more_history=past.not_read > 0,
+        has_gaps=past.found is not None,
         history_failed=past.failed,
         starts=past.starts,
         similarities=past.similarities,

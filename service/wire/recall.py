@@ -166,7 +166,7 @@ class RecallRequest(RequestFields):
         unknown = [f"/content/{escape_key(key)}" for key in self.content.model_extra or {}]
         for pointer in (*self.misplaced, *unknown):
             parent, _, key = pointer.rpartition("/")
-            detail = self.explain_ignored(parent, key, known)
+            detail = self._explain_ignored(parent, key, known)
             warnings.append(WarningRecord(code="unknown_key", pointer=pointer, detail=detail))
         return warnings
 

@@ -460,7 +460,7 @@ class RequestFields(Tolerant, json_schema_extra=omit_derived):
             kind=self.kind,
         )
 
-    def explain_ignored(self, parent: str, key: str, known: Iterable[str]) -> str:
+    def _explain_ignored(self, parent: str, key: str, known: Iterable[str]) -> str:
         """Return what is said of an ignored key; ``known`` are those of a content at ``parent``."""
         if key == "conversation_id":
             return "is ignored here; it belongs beside owner_key"
@@ -632,7 +632,7 @@ class BuildRequest(RequestFields):
         if key == "messages":
             return f"is unknown and ignored; {INPUT_KEYS}"
         place: BaseModel = self.run.metadata if parent == "/content/metadata" else self.content
-        return self.explain_ignored(parent, key, type(place).model_fields)
+        return self._explain_ignored(parent, key, type(place).model_fields)
 
 
 def _clean_parts(request: BuildRequest) -> None:

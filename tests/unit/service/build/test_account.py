@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from formatters.model import Row
+from service.config.settings import MemorySettings, Settings
 from service.wire.response import BuildFailure, BuildResponse, BuildSuccess
 from tests.support import SEARCH, MakeBuilder, MakeRequest, row
 from tests.validity.canonical import canonical
@@ -131,3 +133,64 @@ async def test_a_limit_of_rows_that_leaves_tokens_unused_is_named(
     assert not await details(memory_limit=None)
     assert not await details(memory_limit=0)
     assert not await details(memory_limit=20, max_tokens=3_000, reserve_tokens=0)
+
+
+def turns_with_calls(count: int) -> list[Row]:
+    """Return turns of a question, a call, its result and an answer of some length each."""
+    rows: list[Row] = []
+    for turn in range(count):
+        call = {"id": f"c{turn}", "name": "search", "arguments": {}}
+        said: list[tuple[str, str, dict[str, Any]]] = [
+            ("HUMAN", f"Question {turn}", {}),
+            ("AI", "", {"tool_calls": [call]}),
+            ("TOOL", "found " * 9, {"tool_call_id": call["id"]}),
+            ("AI", "word " * (10 + 7 * (turn % 3)), {}),
+        ]
+        for role, content, metadata in said:
+            name = f"r{turn}"
+            rows.append(row(len(rows), role, content, run_id=name, metadata=metadata))
+    return rows
+
+
+@pytest.mark.parametrize("layout", ["tagged", "chat"])
+async def test_the_smallest_budget_keeps_what_it_is_said_to(
+    layout: str, make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """With any budget before, under which stores read only the newest rows of a turn."""
+    builder = make_builder()
+    await builder.history.append("o", turns_with_calls(12))
+    said: dict[tuple[str, ...], set[int]] = {}
+    for tokens in range(64, 700, 9):
+        options = {"memory_tokens": tokens, "explain": True, "layout": layout}
+        for decision in success(await builder.build(make_request(**options))).decisions:
+            assert decision.reason not in {"tool_only", "orphan_result"}
+            if decision.smallest_budget is not None:
+                said.setdefault(tuple(decision.message_ids), set()).add(decision.smallest_budget)
+
+    assert len(said) > 5
+    for ids, budgets in said.items():
+        (budget,) = budgets
+        options = {"memory_tokens": budget, "explain": True, "layout": layout}
+        decisions = success(await builder.build(make_request(**options))).decisions
+        kept = [d.message_ids for d in decisions if d.decision in {"kept", "annotated"}]
+        assert set(ids) <= {id_ for each in kept for id_ in each}
+
+
+@pytest.mark.parametrize("layout", ["tagged", "chat"])
+async def test_a_result_whose_call_was_not_read_has_no_false_reason(
+    layout: str, make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """More rows would show it, unlike one whose call isn't stored."""
+    builder = make_builder(settings=Settings(memory=MemorySettings(max_rows=2)))
+    rows = turns_with_calls(2)
+    await builder.history.append("o", rows)
+    await builder.history.append("p", rows[-2:])
+    read = {}
+    for owner in "op":
+        request = make_request(owner_key=owner, explain=True, layout=layout)
+        decisions = success(await builder.build(request)).decisions
+        read[owner] = {id_: d.reason for d in decisions for id_ in d.message_ids}
+
+    assert read["o"]["m6"] == "call_not_read"
+    assert read["p"]["m6"] in {"tool_only", "orphan_result"}
+    assert read["o"]["m7"] == read["p"]["m7"] == "fits"

@@ -90,8 +90,8 @@ def test_unknown_keys_are_warned_of() -> None:
 
 def test_a_slip_beside_the_content_is_warned_of() -> None:
     """A misspelt conversation would fetch the messages of all."""
-    given = {"owner_key": "ana", "conversationId": "c", "content": {"query": "tea"}}
-    given["content"]["conversation_id"] = "c"
+    content = {"query": "tea", "conversation_id": "c"}
+    given = {"owner_key": "ana", "conversationId": "c", "content": content}
     warnings = RecallRequest.model_validate(given).warnings
 
     assert [(each.pointer, each.detail) for each in warnings] == [
