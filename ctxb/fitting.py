@@ -113,12 +113,16 @@ def fit(
         MessageError: A message can't be read; the error names its position, and what to do.
         BudgetExceededError: What is always kept exceeds ``max_tokens``; the error has the sizes.
         ValueError: ``max_tokens`` or the strategy can't be used.
+        TypeError: Another argument isn't of its type.
     """
     check_count("max_tokens", max_tokens, least=1)
+    _check_text("model", model)
+    _check_text("question", question)
+    definitions = _read_tools(tools)
     limits = _limits(model)
     counter = _TOKENIZERS.counter(limits.counter)
     count = count_function(counter)
-    spent = count(json.dumps(list(tools), default=str)) if tools else 0
+    spent = count(json.dumps(definitions, default=str)) if definitions else 0
     rows = _read_list(messages)
     fitted = fit_rows(rows, _read_strategy(strategy, question), max_tokens, count, spent=spent)
     usage = FitUsage(
@@ -146,6 +150,23 @@ def _read_list(messages: object) -> list[Mapping[str, Any]]:
         fix = f"pass its {inside!r}" if inside else "pass a list with it"
         raise MessageError(f"messages is a single mapping: {fix}")
     return list(messages)
+
+
+def _read_tools(tools: object) -> list[Mapping[str, Any]]:
+    """Return definitions of tools; raises `TypeError` for anything that isn't a list of them."""
+    if isinstance(tools, str | Mapping) or not isinstance(tools, Iterable):
+        raise TypeError(f"tools has to be a list of definitions, not {shown(tools)}")
+    definitions = list(tools)
+    for index, tool in enumerate(definitions):
+        if not isinstance(tool, Mapping):
+            raise TypeError(f"tools[{index}] has to be a definition, not {shown(tool)}")
+    return definitions
+
+
+def _check_text(name: str, value: object) -> None:
+    """Raise `TypeError` unless a value is a text or None."""
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{name} has to be a text, not {shown(value)}")
 
 
 @cache

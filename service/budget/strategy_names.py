@@ -54,11 +54,15 @@ def read_strategy(spec: object, known: Mapping[str, Strategy] = STRATEGIES) -> S
 
 def _read_one(spec: object, known: Mapping[str, Strategy], pointer: str) -> Strategy:
     parameters = dict(spec) if isinstance(spec, Mapping) else {"name": spec}
-    name = parameters.pop("name", None)
+    if "name" not in parameters:
+        found = ", ".join(map(shown, parameters)) or "none"
+        raise UnknownStrategyError(pointer, f"a strategy needs the key name; its keys are: {found}")
+    name = parameters.pop("name")
     strategy = known.get(name) if isinstance(name, str) else None
     if strategy is None:
         detail = f"{shown(name)} is no strategy; there are {', '.join(sorted(known))}"
-        raise UnknownStrategyError(pointer, detail + did_you_mean(str(name), known))
+        meant = did_you_mean(name, known) if isinstance(name, str) else ""
+        raise UnknownStrategyError(pointer, f"{detail}{meant}")
     if not parameters:
         return strategy
     for parameter, value in parameters.items():

@@ -103,7 +103,7 @@ def check_message(row: object, place: str) -> None:
         raise MessageError(f"{place} is no mapping but {shown(row)}: {fix}")
     role = row.get("role")
     if not can_be_sent(row):
-        known = ", ".join(("system", *ROLES))
+        known = ", ".join(("system", "developer", *ROLES, "model"))
         problem = f"has the role {shown(role)}" if role else "has no role"
         suggestion = did_you_mean(str(role), ROLES)
         raise MessageError(f"{place} {problem}: it needs one of {known}{suggestion}")

@@ -225,10 +225,10 @@ def _write_calls(
 
 
 def _write_call(given: Row, call: ToolCall) -> Row:
-    if "function" not in given:
+    if "function" not in given and "name" in given:
         return {**given, "id": call.id, "name": call.name, "arguments": call.arguments}
-    function = {**as_mapping(given["function"]), "name": call.name, "arguments": call.text}
-    return {**given, "id": call.id, "function": function}
+    function = {**as_mapping(given.get("function")), "name": call.name, "arguments": call.text}
+    return {"type": "function", **given, "id": call.id, "function": function}
 
 
 # --- messages of parts -----------------------------------------------------------------------

@@ -197,7 +197,7 @@ class Dumped:
         ([SYSTEM, "Hello"], 'messages[1] is no mapping but \'Hello\': write {"role": "user", '),
         ([Dumped()], "pass its model_dump()"),
         ([("user", "Hello")], "messages[0] is no mapping but ('user', 'Hello'): convert it first"),
-        ([{"content": "Hello"}], "messages[0] has no role: it needs one of system, human, user, "),
+        ([{"content": "Hello"}], "messages[0] has no role: it needs one of system, developer, "),
         ([{"role": "usr", "content": "x"}], "messages[0] has the role 'usr': it needs one of "),
         ([{"role": "usr", "content": "x"}], "did you mean user?"),
         ([{"role": "user", "text": "x"}], "messages[0] has no content: write a text or a list"),
@@ -220,6 +220,23 @@ def test_a_budget_is_a_whole_number(max_tokens: Any) -> None:
     """Of at least one token."""
     with pytest.raises(ValueError, match="max_tokens has to be a whole number of at least 1"):
         fit(talk(), max_tokens)
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"model": 4}, "model has to be a text, not 4"),
+        ({"question": ["a"]}, "question has to be a text, not ['a']"),
+        ({"tools": "search"}, "tools has to be a list of definitions, not 'search'"),
+        ({"tools": {"type": "function"}}, "tools has to be a list of definitions, not {"),
+        ({"tools": [{"type": "function"}, "search"]}, "tools[1] has to be a definition, not 'se"),
+    ],
+)
+def test_an_argument_of_another_type_is_named(given: dict[str, Any], error: str) -> None:
+    """A text as the tools would be counted as a list of letters."""
+    with pytest.raises(TypeError) as raised:
+        fit(talk(), **given)
+    assert error in str(raised.value)
 
 
 def test_the_explanation_is_the_table_of_the_command() -> None:

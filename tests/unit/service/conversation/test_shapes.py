@@ -141,6 +141,10 @@ def test_calls_are_written_in_the_form_that_they_had() -> None:
         "tool_calls": [{"id": "2", "name": "g", "arguments": {"a": 1}, "more": 1}],
         "tokens": 3,
     }
+    nameless = {**said("assistant", ""), "tool_calls": [{"id": "1"}]}
+    assert written(nameless, tool_calls=MENDED)["tool_calls"] == [
+        {"id": "2", "type": "function", "function": {"name": "g", "arguments": '{"a":1}'}}
+    ]
     two = calls("1", "2")
     first, second = read(two).tool_calls
     assert written(two, tool_calls=(first, replace(second, id="3"))) == calls("1", "3")
