@@ -61,6 +61,7 @@ from service.recall.question import (
 )
 from service.wire.request import BuildRequest
 from service.wire.response import WarningRecord
+from service.wire.validation import explain_misnamed_content
 
 log = structlog.get_logger(__name__)
 
@@ -305,7 +306,7 @@ class Gathering:
             parts = "parts other than text and images, left out"
             detail = f"{len(ids)} messages have {parts}: {_listed(ids)}"
             yield WarningRecord(code="content_skipped", detail=detail)
-        yield from foreign
+        yield from foreign or _misnamed_contents(past, pointer)
         yield from _system_messages(past, pointer)
         yield from _duplicate_ids(past, pointer)
         if past and history.messages and self._repeats_input(history.messages[-1]):
@@ -380,6 +381,19 @@ def _foreign_parts(row: Row) -> set[str]:
     blocks = map(as_mapping, content if is_list(content) else ())
     types = {str(block.get("type")) for block in blocks} & _FOREIGN_BLOCKS
     return {"parts"} if "parts" in row else {f"blocks of type {name}" for name in types}
+
+
+def _misnamed_contents(past: Sequence[Row], pointer: str) -> Iterator[WarningRecord]:
+    """Warn of rows of a request that have a text, but not at ``content``."""
+    found = ((index, explain_misnamed_content(row)) for index, row in enumerate(past))
+    misnamed = {index: detail for index, detail in found if detail}
+    if misnamed:
+        index, detail = next(iter(misnamed.items()))
+        yield WarningRecord(
+            code="content_skipped",
+            pointer=f"{pointer}/{index}",
+            detail=f"messages left out: {len(misnamed)}, as the first {detail}",
+        )
 
 
 def _system_messages(past: Sequence[Row], pointer: str) -> Iterator[WarningRecord]:

@@ -16,6 +16,7 @@ from service.cli.output import printable
 from service.errors import InvalidRequestError
 from service.wire.history_row import check_time
 from service.wire.payload import MAX_ID, canonical_json, clean_json, digest
+from service.wire.validation import explain_misnamed_content
 
 #: ``auto`` is detected from the first line.
 Form = Literal["auto", "jsonl", "openai"]
@@ -161,6 +162,8 @@ def _object(value: object) -> Mapping[str, object]:
         raise value
     if not isinstance(value, dict):
         raise InvalidRequestError("an object is needed")
+    if detail := explain_misnamed_content(value):
+        raise InvalidRequestError(detail)
     return value
 
 

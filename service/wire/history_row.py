@@ -1,7 +1,7 @@
 """Rows of history as other programs send them: on the streams of the recorder, and over HTTP."""
 
 import json
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -18,7 +18,7 @@ from formatters.rows import as_mapping, read_content, read_role
 from formatters.times import parse_timestamp
 from service.errors import InvalidRequestError
 from service.wire.payload import MAX_ID, MAX_OWNER_KEY, clean_json, read_json
-from service.wire.validation import check_ids
+from service.wire.validation import check_ids, explain_misnamed_content
 
 #: JSON Schema can't ignore case; these are the usual spellings.
 _ANSWER_ROLES: Final = {"enum": ["AI", "ai", "ASSISTANT", "assistant", "TOOL", "tool"]}
@@ -53,6 +53,14 @@ class HistoryRow(BaseModel, extra="allow", frozen=True):
     content: str | list[Any] | None = None
     timestamp: Annotated[Any, AfterValidator(check_time)] = None
     metadata: dict[str, Any] | None = None
+
+    @model_validator(mode="after")
+    def _has_its_content(self) -> Self:
+        fields = {**(self.model_extra or {}), "metadata": self.metadata}
+        detail = None if "content" in self.model_fields_set else explain_misnamed_content(fields)
+        if detail:
+            raise ValueError(detail)
+        return self
 
     def differs(self, stored: Row, conversation_id: str | None = None) -> bool:
         """Return whether a stored row with this id says something else, or elsewhere.
@@ -135,4 +143,5 @@ def read_row(model: type[AnyRow], payload: bytes, *, max_bytes: int) -> AnyRow:
     except ValidationError as error:
         first = error.errors()[0]
         pointer = "".join(f"/{step}" for step in first["loc"])
-        raise InvalidRequestError(f"{pointer}: {first['msg']}") from error
+        detail = first["msg"].removeprefix("Value error, ")
+        raise InvalidRequestError(f"{pointer or 'the row'}: {detail}") from error

@@ -143,6 +143,21 @@ def with_derived_ids(request: Mapping[str, object], *, nameless: bool = False) -
     }
 
 
+#: Keys at which other programs have what a message says.
+_OTHER_CONTENT: Final = frozenset({"text", "parts", "message", "body"})
+
+
+def explain_misnamed_content(row: Mapping[str, object]) -> str | None:
+    """Return what is said of a row that has its content at another key; None if it doesn't."""
+    calls = row.get("tool_calls") or as_mapping(row.get("metadata")).get("tool_calls")
+    if "content" in row or calls:
+        return None
+    for key in map(str, row):
+        if key in _OTHER_CONTENT or did_you_mean(key, ("content",), cutoff=0.8):
+            return f"has no content, but {shown(key)}: write its text at content"
+    return None
+
+
 def clean_parts(holder: dict[str, Any], pointer: str) -> None:
     """Replace ``provider_parts`` by what `decode` would read: they are sent as they came.
 
