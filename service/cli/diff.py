@@ -251,7 +251,7 @@ def _print_history(changes: Iterable[HistoryChange], texts: Texts) -> None:
         ]
         rows.add_row(
             format_messages(_ids(group), texts),
-            *(styled_decision(side.decision if side else "not read") for side in sides.values()),
+            *(styled_decision(side.decision if side else "none") for side in sides.values()),
             printable("; ".join(reasons)),
         )
     console().print(rows)

@@ -100,6 +100,10 @@ class Worker:
                 )
             ]
             log.info("worker.started", slots=self.settings.worker.concurrency)
+            if self.settings.store.url.get_secret_value().startswith("memory:"):
+                log.warning(
+                    "store.in_memory", reason="history ends with the worker: set store.url"
+                )
             await repeat_with_backoff("requests", self._take_new, stop, self.pulse)
             drained = await self._drain()
             for work in self.after_answer:

@@ -426,6 +426,18 @@ async def test_without_an_owner_nothing_goes_to_a_place_that_is_not_allowed(
         assert [await anext(one), await anext(two)] == [b"end", b"end"]
 
 
+@pytest.mark.parametrize(("url", "warned"), [("memory://", 1), ("sqlite:///history.db", 0)])
+async def test_history_that_ends_with_the_worker_is_warned_of(
+    place: Place, url: str, warned: int
+) -> None:
+    """The default store keeps nothing."""
+    with capture_logs() as logged:
+        async with open_crew(place, store={"url": url}) as crew:
+            await crew.hire()
+
+    assert [line["event"] for line in logged].count("store.in_memory") == warned
+
+
 @pytest.mark.parametrize("topic", [Topics.CONTEXT_BUILD_REQUEST, Topics.LLM_RESULTS])
 async def test_an_entry_without_its_field_is_reported(crew: Crew, topic: str) -> None:
     """The dead letter and the log say that the entry has no field `data`."""
