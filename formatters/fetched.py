@@ -33,11 +33,13 @@ def fetched(
     view: FetchView,
     lines: tuple[int, int] | None = None,
     *,
+    chars: tuple[int, int] | None = None,
     next_match: int | None = None,
 ) -> Entry:
     """Show a message with its name; with ``lines`` only these of `full_text`, counted from 1.
 
-    ``next_match`` is the line after them that is to be named as the next with a searched text.
+    With ``chars`` only this slice of the lines' text is shown. ``next_match`` is the line after
+    them that is to be named as the next with a searched text.
     The reason code of a message that isn't shown whole is ``lines``, ``offloaded`` or ``partial``.
     """
     text, about = full_text(message), ""
@@ -49,6 +51,11 @@ def fetched(
         text = "".join(all_lines[first - 1 : last])
         if (first, last) != (1, len(all_lines)):
             reason, about = "lines", f" lines {first} to {last} of {len(all_lines)}"
+        if chars is not None:
+            reason, about = "lines", f" a part of line {first} of {len(all_lines)}"
+            start, end = chars
+            before, after = "…" if start else "", "…" if end < len(text.rstrip()) else ""
+            text = f"{before}{text[start:end]}{after}"
     if next_match is not None:
         about += f" with the next match in line {next_match}"
     name, part = view.name(message.id), None
@@ -81,8 +88,11 @@ def find_tool_names(messages: Sequence[Message]) -> dict[str, str]:
 
 
 def _format_call(call: ToolCall) -> str:
-    arguments = call.text if call.text is not None else dump_value(call.arguments or {})
-    return f"[tool_use:{call.name} {fix_surrogates(arguments)}]"
+    text = call.text
+    # a context shows the letters themselves, not their escapes
+    if text is None or (call.arguments is not None and "\\u" in text):
+        text = dump_value(call.arguments or {})
+    return f"[tool_use:{call.name} {fix_surrogates(text)}]"
 
 
 def _speaker(message: Message, view: FetchView) -> str:

@@ -30,20 +30,21 @@ from prompts.summary import list_summary_forms
 from prompts.system_prompt import SystemPrompt, core_identity
 from service.aio import LARGE_TEXT
 from service.audit.report_store import find_report
-from service.audit.reports import BUILD_ID, reported_whole
+from service.audit.reports import BUILD_ID, find_reported
 from service.budget.counting import count_function
 from service.budget.fit_blocks import Budget, Fitted, fit_blocks
 from service.budget.groups import Strategy
 from service.budget.limits import Models
 from service.build.account import (
     Built,
+    ShownRows,
     assemble_response,
     build_span,
     describe_build,
     find_not_shown,
+    find_shown,
     most_not_shown,
     recall_span,
-    shown_whole,
 )
 from service.build.after_answer import AfterAnswer
 from service.build.fetch import Fetching, as_build
@@ -86,8 +87,8 @@ BLOCKS: Final[tuple[Formatter, ...]] = (
 )
 
 
-#: By owner and build id, the rows that a build showed whole.
-ShownRows = LRUCache[tuple[str, str], frozenset[str]]
+#: By owner and build id, the rows that a build showed.
+ShownByBuild = LRUCache[tuple[str, str], ShownRows]
 #: How many builds a builder remembers with their shown rows, for recalls to exclude.
 MAX_SHOWN: Final = 256
 
@@ -137,7 +138,7 @@ class ContextBuilder:
     tracer: Tracer | None = None
     #: Holds the reports of all workers' builds; None without a bus.
     reports: ReportStore | None = None
-    shown: ShownRows = field(default_factory=partial(ShownRows, MAX_SHOWN))
+    shown: ShownByBuild = field(default_factory=partial(ShownByBuild, MAX_SHOWN))
 
     @property
     def history(self) -> HistoryStore:
@@ -169,7 +170,7 @@ class ContextBuilder:
                 response = error_response(request.envelope, error, self.clock(), own_trace())
                 return Answered(response, error=error)
             describe_build(built)
-            self.shown[request.owner_key, built.content.build_id] = shown_whole(built)
+            self.shown[request.owner_key, built.content.build_id] = find_shown(built)
             response = make_response(request.envelope, built.content, self.clock(), own_trace())
             return Answered(response, built)
 
@@ -256,7 +257,7 @@ class ContextBuilder:
         build = as_build(request, max_tokens)
         received_at = request.received_at or self.clock()
         plan = make_plan(build, settings, self.strategies, self.models, received_at)
-        excluded = await self._find_shown(request.owner_key, build_id) if build_id else frozenset()
+        excluded = await self._find_shown(request.owner_key, build_id) if build_id else ShownRows()
         with timed(self.metrics, "recall"):
             content = await Fetching(
                 request=request,
@@ -266,7 +267,7 @@ class ContextBuilder:
                 settings=settings,
                 counter=self.tokenizers.counter(plan.tokenizer),
                 metrics=self.metrics,
-                excluded=excluded or frozenset(),
+                excluded=excluded or ShownRows(),
                 max_tokens=max_tokens,
             ).fetch()
         if excluded is not None:
@@ -277,13 +278,13 @@ class ContextBuilder:
         )
         return content.model_copy(update={"warnings": [*content.warnings, warning]})
 
-    async def _find_shown(self, owner_key: str, build_id: str) -> frozenset[str] | None:
-        """Return the rows that an owner's build showed whole; None if that isn't known."""
-        shown: frozenset[str] | None = self.shown.get((owner_key, build_id))
+    async def _find_shown(self, owner_key: str, build_id: str) -> ShownRows | None:
+        """Return the rows that an owner's build showed; None if that isn't known."""
+        shown: ShownRows | None = self.shown.get((owner_key, build_id))
         if shown is None and self.reports and BUILD_ID.fullmatch(build_id):
             report = await find_report(self.reports, build_id)
             if report and report.request.owner_key == owner_key:
-                return reported_whole(report)
+                return find_reported(report)
         return shown
 
     async def handle_build_request(self, message: Mapping[str, object]) -> BuildResponse:

@@ -18,10 +18,11 @@ from typing import Any, Final, Literal
 from pydantic import AwareDatetime, BaseModel
 
 from formatters.guard import GUARD_VERSION
+from formatters.model import Tag
 from service.budget.groups import Strategy
 from service.budget.strategies.composite import Composite
 from service.budget.strategy_names import PLAIN
-from service.build.account import Built, list_decisions, to_record
+from service.build.account import Built, ShownRows, list_decisions, to_record
 from service.config.paths import dotted, leaves
 from service.config.settings import Settings
 from service.wire.payload import canonical_json
@@ -201,11 +202,15 @@ def make_report(
     )
 
 
-def reported_whole(report: BuildReport) -> frozenset[str]:
-    """Return the ids of the rows that a reported build shows whole, its input included."""
-    decisions = (d for d in report.decisions if d.decision in ("kept", "repaired"))
-    ids = {id_ for decision in decisions for id_ in decision.message_ids}
-    return frozenset(ids | {report.request.input_id})
+def find_reported(report: BuildReport) -> ShownRows:
+    """Return the rows that a reported build shows, its input included."""
+    native: set[str] = {report.request.input_id}
+    printed: set[str] = set()
+    for decision in report.decisions:
+        if decision.decision in {"kept", "repaired"}:
+            shown = native if decision.block in {Tag.HISTORY, Tag.RUN} else printed
+            shown |= {*decision.message_ids}
+    return ShownRows(whole=frozenset(native), annotated=frozenset(printed))
 
 
 def report_content(content: BuildSuccess, *, full: bool) -> ContentReport:

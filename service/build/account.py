@@ -10,7 +10,7 @@ from typing import Any, Final
 from opentelemetry.trace import Span, Tracer
 
 from formatters.handles import LONGEST_HANDLE, make_handle
-from formatters.model import BEYOND_LIMIT, BUILT_IN_TAGS, NotShown, Role, Tag, Tool, render
+from formatters.model import BEYOND_LIMIT, BUILT_IN_TAGS, Message, NotShown, Role, Tag, Tool, render
 from formatters.providers.context_management import ContextManagement, find_unsupported_edits
 from formatters.providers.formats import build_provider_request
 from service.budget.decisions import Decision, tally
@@ -160,16 +160,29 @@ _NOT_WHOLE: Final = frozenset(
 )
 
 
-def shown_whole(built: Built) -> frozenset[str]:
-    """Return the ids of the rows that a build shows whole, its input included."""
-    shown = {
-        message.id
-        for block in built.fitted.blocks
-        for entry in block.entries
-        for message in entry.messages
-        if entry.reasons.get(message.id) not in _NOT_WHOLE
-    }
-    return frozenset(shown | {built.request.input_id})
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownRows:
+    """The rows that a build shows, by their ids."""
+
+    #: With all of their calls.
+    whole: frozenset[str] = frozenset()
+    #: With their whole text, but only a part of their calls.
+    annotated: frozenset[str] = frozenset()
+
+    def has_whole(self, message: Message) -> bool:
+        """Return whether a message is shown with all that it says and calls."""
+        return message.id in self.whole or (message.id in self.annotated and not message.tool_calls)
+
+
+def find_shown(built: Built) -> ShownRows:
+    """Return the rows that a build shows, its input included."""
+    native: set[str] = {built.request.input_id}
+    printed: set[str] = set()
+    for block in built.fitted.blocks:
+        for entry in block.entries:
+            shown = native if entry.native else printed
+            shown |= {m.id for m in entry.messages if entry.reasons.get(m.id) not in _NOT_WHOLE}
+    return ShownRows(whole=frozenset(native), annotated=frozenset(printed))
 
 
 #: Outcomes of rows that can be recalled, as can tool results that are shown only as a call.

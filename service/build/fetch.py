@@ -3,12 +3,15 @@
 import asyncio
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+import unicodedata
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from formatters.fetched import FetchView, fetched, find_tool_names, full_text
+from formatters.guard import Place, normalize
 from formatters.handles import HANDLE_CHARS, is_handle, make_handle, split_lines
 from formatters.model import Block, Count, Entry, Facts, Message, PreviewLimit, Role, Row, Tag
 from formatters.recalled import HEADER, insert_day_lines, make_day_line, recalled
@@ -23,6 +26,7 @@ from service.budget.counting import (
 from service.budget.fit_recall import RecallRequest as Ranking
 from service.budget.fit_recall import choose_passages, recall_rows
 from service.budget.strategies.relevance import Relevance
+from service.build.account import ShownRows
 from service.build.gather import Gathering, Sources
 from service.build.plan import Plan
 from service.config.settings import MemorySettings, Settings
@@ -161,8 +165,8 @@ class Fetching:
     settings: Settings
     counter: TokenCounter
     metrics: Metrics
-    #: Ids of messages that aren't repeated.
-    excluded: frozenset[str]
+    #: The messages that aren't repeated.
+    excluded: ShownRows
     max_tokens: int
     names: Names = field(default_factory=Names)
 
@@ -317,13 +321,15 @@ class Fetching:
         )
         block = replace(block, entries=tuple(map(self._with_handle, rows)))
         ranking = Ranking(block, strategy, rank=lambda _: scores)
-        excluded, page = set(self.excluded), self._content.page
+        paged, page = set[str](), self._content.page
+        shown_whole = [*filter(self._is_excluded, block.entries)]
         for _ in range(page):
-            known = [e for e in block.entries if any(m.id in excluded for m in e.messages)]
+            on_pages = (e for e in block.entries if any(m.id in paged for m in e.messages))
+            known = [*shown_whole, *on_pages]
             shown_before = replace(block, entries=tuple(known))
             found = recall_rows(block, shown_before, ranking, self._room, self._count)
             entries = [e for e in found.sent.entries if e.messages] if found.sent else []
-            excluded |= {message.id for entry in entries for message in entry.messages}
+            paged |= {message.id for entry in entries for message in entry.messages}
         # a result may be left out whose call is shown
         shown_ids = {message.id for entry in entries for message in entry.messages}
         dropped = [d for d in found.decide() if shown_ids.isdisjoint(d.message_ids)]
@@ -332,9 +338,15 @@ class Fetching:
             if entries and page < MAX_PAGE:
                 more = [{"page": page + 1}]
             elif not entries:
-                more = [{"max_tokens": self._more_tokens}]
+                # pages of another size have other messages, so these begin again
+                more = [{"max_tokens": self._more_tokens, **({"page": 1} if page > 1 else {})}]
         left_out = [id_ for decision in dropped for id_ in decision.message_ids]
         return Selection(entries=entries, left_out=left_out, more=more)
+
+    def _is_excluded(self, entry: Entry) -> bool:
+        """Return whether a row was shown whole; its results that aren't printed don't count."""
+        role = entry.messages[0].role
+        return all(self.excluded.has_whole(m) for m in entry.messages if m.role is role)
 
     def _with_handle(self, entry: Entry) -> Entry:
         """Return a row with the reasons why it isn't whole, and with a handle if it needs one.
@@ -367,6 +379,10 @@ class Fetching:
             for index, name in enumerate(ids)
             if name in unknown
         ]
+        hidden = [str(row["id"]) for row in rows if read_role(row.get("role")) is Role.OTHER]
+        if hidden:
+            detail = f"no context shows the roles of {', '.join(map(shown, hidden[:MAX_UNKNOWN]))}"
+            warnings.append(WarningRecord(code="role_not_shown", detail=detail))
         messages = sort_messages(_readable(rows))
         tools = await self._read_tool_names(messages)
         not_found = self._list_unknown([name for name in dict.fromkeys(ids) if name in unknown])
@@ -461,7 +477,7 @@ class Fetching:
         entries = [fetched(message, view) for message in messages]
         room = _Room(self._room, self._count, entries)
         # passed over, but counted and gone on from
-        hidden = {m.id for m in messages if m.role is Role.OTHER} | self.excluded
+        hidden = {m.id for m in messages if m.role is Role.OTHER or self.excluded.has_whole(m)}
         shown_here: set[int] = set()
         #: On either side, the nearest message that isn't shown.
         missed: dict[bool, int] = {}
@@ -493,7 +509,9 @@ class Fetching:
 
     async def _read_matches(self, text: str) -> Callable[[], Selection]:
         """Read rows from the newest on until enough of them contain the text."""
-        needle, enough = text.casefold(), self.max_tokens // MESSAGE_TOKENS
+        # as it was written, and as it was before the guard printed it
+        needles = {fold(text), fold(self.plan.guard.unquote(text, Place.ROW))} - {""}
+        enough = self.max_tokens // MESSAGE_TOKENS
         matches: list[Row] = []
         read: list[Row] = []  # what calls and results are among
         scanned, oldest, is_end = 0, self._content.older_than, False
@@ -503,22 +521,23 @@ class Fetching:
             page = await self._read_older(oldest)
             for row in page:
                 oldest = str(row["id"])
-                if needle in _searched_text(row).casefold():
+                searched = fold(_searched_text(row))
+                if any(needle in searched for needle in needles):
                     matches.append(row)
                 if row.get("metadata") or read_role(row.get("role")) is Role.TOOL:
                     read.append({**row, "content": ""})
             scanned += len(page)
             is_end = len(page) < SCAN_ROWS
         older_than = None if is_end else oldest
-        messages = [m for m in _readable(matches[::-1]) if m.id not in self.excluded]
+        messages = [m for m in _readable(matches[::-1]) if not self.excluded.has_whole(m)]
         tools = await self._read_tool_names(messages, read[::-1])
-        return lambda: self._select_matches(messages, tools, needle, older_than)
+        return lambda: self._select_matches(messages, tools, needles, older_than)
 
     def _select_matches(
-        self, new: Sequence[Message], tools: ToolNames, needle: str, older_than: str | None
+        self, new: Sequence[Message], tools: ToolNames, needles: Set[str], older_than: str | None
     ) -> Selection:
         """Select the newest matches that fit."""
-        views = [self._show_match(message, tools, needle) for message in new]
+        views = [self._show_match(message, tools, needles) for message in new]
         entries = [view.entry for view in views]
         room = _Room(self._room, self._count, entries)
         first = len(new)
@@ -544,21 +563,36 @@ class Fetching:
             lines={message.id: view.lines for message, view in shown_here if view.lines},
         )
 
-    def _show_match(self, message: Message, tools: ToolNames, needle: str) -> "_Match":
+    def _show_match(self, message: Message, tools: ToolNames, needles: Set[str]) -> "_Match":
         """Show a message that contains a text; of a long one the lines around its first match."""
-        entry = fetched(message, self._view(tools))
-        if last_tokens(entry, self._count) <= self._preview_tokens:
+        view, most = self._view(tools), self._preview_tokens
+        entry = fetched(message, view)
+        if last_tokens(entry, self._count) <= most:
             return _Match(entry)
-        view, lines = self._view(tools, limited=True), split_lines(full_text(message))
-        hits = [number for number, line in enumerate(lines, 1) if needle in line.casefold()]
-        if not hits:  # it goes beyond the end of a line
-            return _Match(fetched(message, view))
-        around = max(hits[0] - 1, 1), min(hits[0] + 1, len(lines))
-        later = [number for number in hits if number > around[1]]
-        if not later:
-            return _Match(fetched(message, view, around), around)
-        rest = max(later[0] - 1, around[1] + 1), min(later[-1] + 1, len(lines))
-        return _Match(fetched(message, view, around, next_match=later[0]), around, rest)
+        lines = split_lines(full_text(message))
+        hits = find_in_lines(lines, needles)
+        if not hits:  # a character's parts are on two lines
+            return _Match(fetched(message, self._view(tools, limited=True)))
+        hit, number = hits[0], len(lines)
+        final = min(max(each.last for each in hits) + 1, number)
+        for near in (1, 0):
+            around = max(hit.first - near, 1), min(hit.last + near, number)
+            later = next((each.first for each in hits if each.last > around[1]), None)
+            entry = fetched(message, view, around, next_match=later)
+            if last_tokens(entry, self._count) <= most:
+                start = max((later or 0) - 1, around[1] + 1)
+                return _Match(entry, around, (start, final) if later else None)
+        text, best = "".join(lines[hit.first - 1 : hit.last]), entry
+        low, high = 0, len(text)
+        while low <= high:
+            margin = (low + high) // 2
+            chars = max(hit.start - margin, 0), min(hit.end + margin, len(text))
+            entry = fetched(message, view, around, chars=chars)
+            if not margin or last_tokens(entry, self._count) <= most:
+                best, low = entry, margin + 1
+            else:
+                high = margin - 1
+        return _Match(best, None, (hit.first, final))
 
     async def _read_older(self, than: str | None) -> Sequence[Row]:
         """Read the newest rows, or those that precede a row, newest first."""
@@ -696,6 +730,39 @@ class _Room:
         self._left -= tokens
         self._open.add(run)
         return True
+
+
+class Hit(NamedTuple):
+    """A place of a text in lines."""
+
+    #: Its first and its last line, counted from 1.
+    first: int
+    last: int
+    #: Its characters in these lines, about.
+    start: int
+    end: int
+
+
+def fold(text: str) -> str:
+    """Return a text as a search compares it: as it is shown, composed, in lower case."""
+    return unicodedata.normalize("NFC", normalize(text)).casefold()
+
+
+def find_in_lines(lines: Sequence[str], needles: Set[str]) -> list[Hit]:
+    """Return where folded texts are in lines, in order."""
+    folded = [*map(fold, lines)]
+    starts = [0, *accumulate(map(len, folded))]
+    whole = "".join(folded)
+    hits = []
+    for needle in needles:
+        at = whole.find(needle)
+        while at >= 0:
+            end = at + len(needle)
+            first, last = bisect_right(starts, at), bisect_left(starts, end)
+            start = at - starts[first - 1]
+            hits.append(Hit(first, last, start, start + len(needle)))
+            at = whole.find(needle, end)
+    return sorted(hits)
 
 
 def _readable(rows: Sequence[Row]) -> tuple[Message, ...]:

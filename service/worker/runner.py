@@ -101,9 +101,7 @@ class Worker:
             ]
             log.info("worker.started", slots=self.settings.worker.concurrency)
             if self.settings.store.url.get_secret_value().startswith("memory:"):
-                log.warning(
-                    "store.in_memory", reason="history ends with the worker: set store.url"
-                )
+                log.warning("store.in_memory", reason="history ends with the worker: set store.url")
             await repeat_with_backoff("requests", self._take_new, stop, self.pulse)
             drained = await self._drain()
             for work in self.after_answer:

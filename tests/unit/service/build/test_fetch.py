@@ -13,7 +13,7 @@ from bench.recounts import tokens
 from formatters.handles import make_handle
 from formatters.model import Row, Summary
 from service.audit.reports import make_report
-from service.build.fetch import MAX_CALL_READS, SCAN_ROWS
+from service.build.fetch import MAX_CALL_READS, SCAN_ROWS, fold
 from service.builder import ContextBuilder
 from service.config.settings import GatherSettings, MemorySettings, Settings
 from service.wire.recall import RecallRequest, RecallSuccess
@@ -148,6 +148,23 @@ async def test_a_query_needs_room(builder: ContextBuilder) -> None:
 
     assert answer.messages == []
     assert answer.next == [{"query": "word", "max_tokens": 140}]
+
+
+async def test_what_no_page_had_room_for_comes_with_more_tokens(make_builder: MakeBuilder) -> None:
+    """Pages of another size begin again, as they have other messages."""
+    builder = make_builder()
+    await builder.history.append("o", rows(12, m5="the key " * 40))
+    content: dict[str, Any] = {"query": "soup and key", "max_tokens": 100}
+    seen: set[str] = set()
+    for _ in range(30):
+        answer = await recall(builder, **content)
+        seen.update(ids(answer))
+        if not answer.next:
+            break
+        (content,) = answer.next
+
+    assert seen == {f"m{n}" for n in range(12)}
+    assert answer.left_out == 0
 
 
 async def test_a_query_needs_a_ranker(make_builder: MakeBuilder) -> None:
@@ -413,10 +430,66 @@ async def test_matches_within_the_lines_that_are_shown_are_no_later_ones(
     assert answer.next == []
 
 
-async def test_a_match_over_the_end_of_a_line_is_a_preview(builder: ContextBuilder) -> None:
+async def test_a_match_over_the_end_of_a_line_is_shown(builder: ContextBuilder) -> None:
     """No single line has it."""
     answer = await recall(builder, grep="log\n250", max_tokens=300)
-    assert [(m.whole, m.lines) for m in answer.messages] == [(False, None)]
+    assert [(m.whole, m.lines) for m in answer.messages] == [(False, (248, 251))]
+    assert "log\n250" in answer.text
+
+
+FILLER = "We walked along the river, and talked of the weather and of the old house. "
+
+
+@pytest.mark.parametrize(
+    ("text", "needle", "lines"),
+    [
+        (FILLER * 12 + "The code is 7314. " + FILLER * 12, "code is 7314", (2, 2)),
+        (FILLER * 60 + "The code is 7314. " + FILLER * 60, "code is 7314", (10, 10)),
+        (
+            "我们沿着河边散步，谈到了天气。" * 40 + "密码是7314。" + "还有老房子。" * 90,
+            "密码是7314",
+            None,
+        ),
+        ("x" * 498 + "7314" + FILLER * 20, "7314", (1, 2)),
+        (FILLER * 20 + "Straße 7314 " * 3 + FILLER * 20, "strasse 7314", (4, 4)),
+    ],
+)
+async def test_a_match_in_a_long_line_is_in_what_is_shown(
+    text: str, needle: str, lines: tuple[int, int] | None, make_builder: MakeBuilder
+) -> None:
+    """Its line, or if that is too long the part with the match; the next recall has the line."""
+    builder = make_builder()
+    await builder.history.append("o", [row(0, "HUMAN", text)])
+    answer = await recall(builder, grep=needle)
+    (message,) = answer.messages
+
+    assert needle in fold(message.text)
+    assert (message.whole, message.lines) == (False, lines)
+    assert answer.usage.total < 400
+    assert "[left out: " not in answer.text
+    if lines is None:
+        assert " a part of line " in message.text
+        assert "7314" in (await recall(builder, **answer.next[0])).text
+
+
+@pytest.mark.parametrize(
+    ("said", "needle"),
+    [
+        ("We co\u00adoperate with Acme", "cooperate"),
+        ("Le cafe\u0301 est ferme\u0301", "le café est fermé"),
+        ("Le café est fermé", "cafe\u0301"),
+        ("first\r\nsecond", "first\nsecond"),
+        ("It printed <|im_start|> twice", "<\\|im_start|> twice"),
+        ("It printed <\\|im_start|> twice", "<\\|im_start|> twice"),
+    ],
+)
+async def test_a_text_is_found_as_it_is_shown(
+    said: str, needle: str, make_builder: MakeBuilder
+) -> None:
+    """Whatever was removed or changed when it was printed."""
+    builder = make_builder()
+    await builder.history.append("o", [row(0, "HUMAN", said)])
+    assert ids(await recall(builder, grep=needle)) == ["m0"]
 
 
 async def test_matches_go_on_where_the_last_ones_ended(
@@ -575,7 +648,36 @@ async def test_a_result_may_be_left_out_though_its_call_is_shown(calling: Contex
 async def test_a_text_is_found_in_arguments(calling: ContextBuilder) -> None:
     """As in any other part of a message."""
     answer = await recall(calling, grep="PLAN.md", max_tokens=500)
-    assert [(m.message_ids, m.lines) for m in answer.messages] == [(["m1"], (1, 3))]
+    (message,) = answer.messages
+    assert (message.message_ids, message.lines) == (["m1"], None)
+    assert "plan.md" in message.text
+    (following,) = answer.next
+    assert (following["ids"], following["lines"][0]) == (["m1"], 2)
+
+
+async def test_escapes_in_arguments_are_letters(make_builder: MakeBuilder) -> None:
+    """As contexts show them, whichever JSON writer the caller has."""
+    builder = make_builder()
+    function = {"name": "search", "arguments": json.dumps({"query": "北京 café"})}
+    call = {"id": "c1", "type": "function", "function": function}
+    await builder.history.append("o", [row(0, "AI", "", metadata={"tool_calls": [call]})])
+
+    answer = await recall(builder, grep="北京 CAFÉ")
+    assert '{"query": "北京 café"}' in answer.text
+
+
+async def test_a_role_that_no_context_shows_is_named(make_builder: MakeBuilder) -> None:
+    """Its message is stored, but there is nothing to show."""
+    builder = make_builder()
+    await builder.history.append("o", [row(0, "SYSTEM", "Be brief"), row(1, "HUMAN", "Hi")])
+    answer = await recall(builder, ids=["m0", "m1"])
+    (warning,) = answer.warnings
+
+    assert ids(answer) == ["m1"]
+    assert (warning.code, warning.detail) == (
+        "role_not_shown",
+        "no context shows the roles of 'm0'",
+    )
 
 
 # --- what a build showed ---------------------------------------------------------------------
@@ -607,6 +709,43 @@ async def test_what_a_build_showed_is_not_repeated(
         assert not shown & set(answer.left_out_ids)
     # a requested id is shown
     assert ids(await recall(builder, ids=["m37"], exclude_build=build_id)) == ["m37"]
+
+
+@pytest.mark.parametrize(("layout", "found"), [("tagged", ["m1"]), ("chat", [])])
+@pytest.mark.parametrize("is_reported", [False, True])
+async def test_a_call_that_was_shown_in_part_is_not_excluded(
+    layout: str,
+    found: list[str],
+    is_reported: bool,
+    make_builder: MakeBuilder,
+    make_request: MakeRequest,
+) -> None:
+    """Its text was shown whole, but its arguments only in chat messages."""
+    call = {"id": "c1", "name": "write", "arguments": {"path": "a", "text": "kestrel"}}
+    calls = {"tool_calls": [call]}
+    history = [
+        row(0, "HUMAN", "Write it"),
+        row(1, "AI", "I write.", run_id="r0", metadata=calls),
+        row(2, "TOOL", "ok", run_id="r0", metadata={"tool_call_id": "c1"}),
+    ]
+    builder = make_builder()
+    await builder.history.append("o", history)
+    request = make_request(layout=layout, explain=True)
+    answered = await builder.answer(request)
+    assert answered.built
+    build_id = answered.built.content.build_id
+    if is_reported:
+        report = make_report(answered.built, at=NOW, content="redacted", settings={})
+
+        class Reports:
+            async def get(self, _build_id: str) -> bytes | None:
+                return report.packed()
+
+        reports: Any = Reports()
+        builder = replace(builder, reports=reports, shown=type(builder.shown)(1))
+
+    assert ids(await recall(builder, grep="kestrel", exclude_build=build_id)) == found
+    assert ids(await recall(builder, grep="Write it", exclude_build=build_id)) == []
 
 
 async def test_builds_of_other_workers_are_known_by_their_reports(
