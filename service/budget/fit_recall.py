@@ -4,7 +4,7 @@ The newest turns are fitted first. The tokens that they leave go to rows of olde
 the highest scores first.
 """
 
-import re
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -41,7 +41,8 @@ CHARS_PER_TOKEN: Final = 12
 MAX_EXPLAINED: Final = 1_000
 
 _NEWEST: Final = OldestFirst()
-_WORD: Final = re.compile(r"[^\W_]+")
+#: What may differ at the end of texts that say the same.
+_ENDINGS: Final = ".!, "
 
 #: Score the rows that may be recalled by their relevance to the current input.
 RankRows = Callable[[Sequence[Passage]], Sequence[float]]
@@ -109,9 +110,9 @@ def recall_rows(
     # of rows with equal scores the newer comes first: sorting keeps this order
     newest_first = candidates[::-1]
     ranked = sorted(newest_first, key=scores.__getitem__, reverse=True)
-    shown_texts = {normalize_words(rows[index]) for index in shown}
+    shown_keys = {make_key(rows[index]) for index in shown}
     room -= fixed_tokens(request.rows, count)
-    selection = select_rows(rows, ranked, shown_texts, room, count)
+    selection = select_rows(rows, ranked, shown_keys, room, count)
     selected, tag = selection.selected, request.rows.tag
     called = _find_called(rows, selected)
 
@@ -210,13 +211,17 @@ class RowSelection:
 
 
 def select_rows(
-    rows: Sequence[Entry], ranked: Iterable[int], shown_texts: Set[str], room: int, count: Count
+    rows: Sequence[Entry],
+    ranked: Iterable[int],
+    shown_keys: Set[tuple[Role | None, str]],
+    room: int,
+    count: Count,
 ) -> RowSelection:
     """Select rows that fit together into ``room`` tokens, the first of ``ranked`` first.
 
-    ``ranked`` has indices of rows, ``shown_texts`` the words of rows that are shown anyway.
+    ``ranked`` has indices of rows, ``shown_keys`` those of rows that are shown anyway.
     """
-    known_texts = set(shown_texts)
+    known_keys = set(shown_keys)
     # runs of rows of one day, each of which needs a line for its day, at most: if no row between
     # two runs of a day is selected, one line is enough for both
     sections = [*accumulate((one.day != other.day for one, other in pairwise(rows)), initial=0)]
@@ -226,8 +231,8 @@ def select_rows(
         if misses == MAX_MISSES:
             break
         row, section = rows[index], sections[index]
-        text = normalize_words(row)
-        if text in known_texts:
+        key = make_key(row)
+        if key in known_keys:
             selection.repeated.add(index)
             continue
         if len(row.text) > remaining * CHARS_PER_TOKEN:
@@ -248,15 +253,17 @@ def select_rows(
         remaining -= tokens + heading
         selection.selected.add(index)
         opened.add(section)
-        known_texts.add(text)
+        known_keys.add(key)
     return selection
 
 
-def normalize_words(row: Entry) -> str:
-    """Return the words of a row in lower case, without what is between them."""
-    return _normalize(row.passage.text if row.passage else row.text)
+def make_key(row: Entry) -> tuple[Role | None, str]:
+    """Return what rows that say the same have in common: the speaker, and the text without case."""
+    passage = row.passage
+    return (passage.speaker, _fold(passage.text)) if passage else (None, _fold(row.text))
 
 
 @lru_cache(maxsize=4096)  # builds of one history compare the same rows
-def _normalize(text: str) -> str:
-    return " ".join(_WORD.findall(text.casefold())) or text
+def _fold(text: str) -> str:
+    folded = unicodedata.normalize("NFC", text).casefold().replace(", ", " ")
+    return " ".join(folded.split()).rstrip(_ENDINGS) or folded

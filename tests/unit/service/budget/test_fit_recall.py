@@ -9,7 +9,7 @@ from service.budget.fit_recall import (
     RecallRequest,
     choose_passages,
     fit_recall,
-    normalize_words,
+    make_key,
     recall_rows,
     select_rows,
 )
@@ -69,8 +69,33 @@ def test_nothing_is_bought_twice() -> None:
     """A row whose text is already there, in any case and punctuation, is not selected again."""
     rows = [row("Yes, please!"), row("yes please"), row("no"), row("👍"), row("👍"), row("👎")]
 
-    found = select_rows(rows, range(6), {normalize_words(row("No."))}, 500, len)
+    found = select_rows(rows, range(6), {make_key(row("No."))}, 500, len)
     assert (found.selected, found.repeated) == ({0, 3, 5}, {1, 2, 4})
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("The balance is -250 euros", "The balance is 250 euros"),
+        ("I write C++", "I write C#"),
+        ("It costs 1.250 euros", "It costs 1,250 euros"),
+        ("a<b where flag is !ready", "a>b where flag is ready"),
+        ("Dinner tonight 👍", "Dinner tonight 👎"),
+        ("मेरी माँ का नाम गीता", "मेरा मां की नाम गीत"),
+        ("Really?", "Really."),
+    ],
+)
+def test_what_differs_in_a_sign_says_something_else(one: str, other: str) -> None:
+    """A minus, an operator, an emoji or a vowel sign may be all that matters."""
+    assert make_key(row(one)) != make_key(row(other))
+
+
+def test_two_who_say_the_same_are_two() -> None:
+    """A yes of the other one is no repetition."""
+    said = row("Yes")
+    assert said.passage
+    answer = replace(said, passage=said.passage._replace(speaker=Role.AI))
+    assert make_key(said) != make_key(answer)
 
 
 def test_the_search_ends() -> None:
