@@ -20,7 +20,9 @@ from service.budget.groups import (
 class Summarization(Strategy):
     """Keep the newest groups without a gap, and the summaries that fit into their share.
 
-    The newest summary may exceed the share: only the newest group takes precedence over it.
+    The groups begin after those that a summary covers, so that they begin at the same one until
+    there is a new summary. The newest summary may exceed the share: only the newest group takes
+    precedence over it.
     Without a summary it is `oldest_first`. Summaries are made elsewhere, after the response has
     been sent; this strategy only reports that some are wanted.
     """
@@ -52,14 +54,17 @@ class Summarization(Strategy):
         """Return the newest groups that fit with the largest summaries that have room."""
         summary, kept = None, newest_that_fit(groups, budget) or groups[-1:]
         dropped = groups[: len(groups) - len(kept)]
+        is_stable = False
         for candidate in candidates:
-            kept_with_it = newest_that_fit(groups, budget - candidate.tokens)
+            after = _after(groups, candidate)
+            kept_with_it = newest_that_fit(after, budget - candidate.tokens)
             is_newest = candidate is candidates[-1] and self.summary_budget_ratio > 0
             is_in_share = is_newest or candidate.tokens <= budget * self.summary_budget_ratio
             is_needed = candidate.form.beyond or any(map(candidate.covers, dropped))
             # the newest group takes precedence over any summary
             if is_in_share and kept_with_it and is_needed:
                 summary, kept = candidate, kept_with_it
+                is_stable = len(kept) == len(after)
                 break
         fit = make_fit(groups, kept, budget, "older")
         # groups lack a summary, or the summaries have outgrown their share
@@ -71,7 +76,14 @@ class Summarization(Strategy):
             or tokens > budget * self.summary_budget_ratio
             or tokens + cost(uncovered) >= budget * self.trigger_ratio
         )
-        return replace(fit, stored_summary=summary, wanted_summary=wanted)
+        return replace(fit, stored_summary=summary, wanted_summary=wanted, stable_prefix=is_stable)
+
+
+def _after(groups: Sequence[Group], summary: SummaryCandidate) -> Sequence[Group]:
+    """Return the groups after the last one that a summary covers; the newest one in any case."""
+    covered = (group.index for group in reversed(groups[:-1]) if summary.covers(group))
+    last = next(covered, None)
+    return [group for group in groups if last is None or group.index > last]
 
 
 #: A summary of fewer tokens says nothing, and isn't made.

@@ -79,7 +79,8 @@ async def test_a_summary_replaces_rows_that_were_not_read(
     assert "They said words, ten times." in text_of(limited)
     fates = {id_: each.reason for each in limited.decisions for id_ in each.message_ids}
     assert fates["m7"] == "in_summary"
-    assert fates["m8"] == "fits"
+    assert fates["m9"] == "in_summary"
+    assert fates["m10"] == "fits"
 
 
 async def test_other_strategies_and_other_histories_have_none(

@@ -63,6 +63,18 @@ def test_turns_give_way_to_the_newest_summary() -> None:
     assert kept(Summarization(summary_budget_ratio=0.0), 30, *forms) == ("345", None)
 
 
+def test_turns_begin_after_those_that_a_summary_covers() -> None:
+    """So that the start stays where it is until there is another summary, or too little room."""
+    assert kept(ALL, 55, candidate(12, "012")) == ("345", 12)
+    assert kept(ALL, 55, candidate(12, "01", "3")) == ("45", 12)
+    assert kept(ALL, 55, candidate(12, "012345")) == ("5", 12)
+    for budget, is_stable in ((55, True), (42, True), (41, False)):
+        fit = ALL.fit_with_summaries(GROUPS, budget, [candidate(12, "012")])
+        assert fit.stored_summary
+        assert fit.stable_prefix == is_stable
+    assert not ALL.fit(GROUPS, 55).stable_prefix
+
+
 def test_a_summary_of_what_is_shown_is_not() -> None:
     """Where nothing that it covers is left out it would say things twice."""
     assert kept(ALL, 60, candidate(5, "01")) == ("012345", None)
