@@ -190,7 +190,11 @@ _RECALLABLE: Final = frozenset({"dropped", "summarized", "cleared", "previewed",
 
 
 def find_not_shown(gathered: Gathered, fitted: Fitted, unstored: frozenset[str]) -> NotShown | None:
-    """Count the rows that a context doesn't show whole and that can be recalled; None if none."""
+    """Count the rows that a context doesn't show whole and that can be recalled; None if none.
+
+    Of the run, only what is dropped counts. A result that is cut has a handle there, and the line
+    would change in each step of the run, where cached prefixes would end.
+    """
     rows = [r for r in (*gathered.history.messages, *gathered.run) if r.id not in unstored]
     stored = {row.id for row in rows}
     results = {row.id for row in rows if row.role is Role.TOOL}
@@ -198,7 +202,12 @@ def find_not_shown(gathered: Gathered, fitted: Fitted, unstored: frozenset[str])
         id_
         for decision in fitted.decisions
         for id_ in stored.intersection(decision.message_ids)
-        if decision.outcome in _RECALLABLE or (decision.outcome == "annotated" and id_ in results)
+        if (
+            decision.outcome == "dropped"
+            if decision.block == Tag.RUN
+            else decision.outcome in _RECALLABLE
+            or (decision.outcome == "annotated" and id_ in results)
+        )
     }
     newest = next((row.id for row in reversed(rows) if row.id in missing), None)
     beside = newest or next((row.id for row in rows), None)

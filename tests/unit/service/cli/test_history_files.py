@@ -145,7 +145,7 @@ def test_lines_of_messages_need_the_form() -> None:
         (b'{"role": "' + b"x" * 99 + b'"}', f'role: "{"x" * 36}... cannot be used'),
         (b'{"role": "", "content": "a"}', 'role: "" cannot be used'),
         (b'{"role": "AI", "run_id": ""}', 'run_id: "" cannot be used'),
-        (b'{"role": "AI", "contnt": "a"}', "no content, but 'contnt': write its text at content"),
+        (b'{"role": "AI", "Content": "a"}', "no content, but 'Content': write its text at content"),
     ],
 )
 def test_bad_lines_are_reported_with_their_number(line: bytes, problem: str) -> None:

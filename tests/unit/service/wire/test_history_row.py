@@ -15,7 +15,7 @@ def payload(**fields: Any) -> bytes:
 
 
 @pytest.mark.parametrize("model", [ImportRow, ResultRow])
-@pytest.mark.parametrize("key", ["contnt", "text", "message", "parts"])
+@pytest.mark.parametrize("key", ["Content", "text", "message", "parts"])
 def test_content_at_another_key_is_refused(model: type[ImportRow], key: str) -> None:
     """A blank row would be stored under this id, which no later row can correct."""
     with pytest.raises(InvalidRequestError, match=f"^the row: has no content, but '{key}'"):

@@ -82,7 +82,7 @@ def test_parameters_and_lists_are_read() -> None:
         ("relevanze", "", "; did you mean relevance\\?$"),
         ({"name": "window_size", "max_message": 1}, "/max_message", "mean max_messages\\?$"),
         (None, "", "None is no strategy"),
-        ({"nam": "none"}, "", "a strategy needs the key name; its keys are: 'nam'"),
+        ({"id": "none"}, "", "a strategy needs the key name; its keys are: 'id'"),
         ([{}], "/0", "a strategy needs the key name; its keys are: none"),
         ([], "", "^a list of strategies needs at least one$"),
         (["oldest_first", "best"], "/1", "'best' is no strategy"),
