@@ -32,6 +32,8 @@ from service.budget.groups import (
     suffix_costs,
 )
 
+#: Results of a run are cleared for as many tokens at a time as the budget has by this number.
+CLEARED_PARTS: Final = 8
 #: Characters per message below which a shortened turn has no meaning left.
 MIN_CHARS: Final = 20
 
@@ -277,11 +279,16 @@ def fit_run(block: Block, budget: int, count: Count) -> FittedBlock:
 
 
 def _choose_groups(groups: Sequence[Group], budget: int) -> tuple[Group, ...]:
-    """Keep as many groups as fit with cleared results, then clear no more than necessary."""
+    """Keep as many groups as fit with cleared results, then clear what is necessary, in steps.
+
+    Savings are rounded up to whole steps, so that most steps of a growing run clear nothing that
+    the step before it did not, and prompt caches can reuse all of its messages.
+    """
     smallest = [group.without_results(group.savings) for group in groups[:-1]]
     fitting = newest_that_fit((*smallest, *groups[-1:]), budget)
     kept = list(groups[-len(fitting) :] if fitting else groups[-1:])
-    excess = cost(kept) - budget
+    step = max(budget // CLEARED_PARTS, 1)
+    excess = -((budget - cost(kept)) // step) * step  # rounded up
     for index, group in enumerate(kept[:-1]):
         for id_, saved in group.savings.items():
             if excess <= 0:

@@ -41,8 +41,8 @@ def test_a_run_that_fits_is_whole() -> None:
     ("budget", "cleared"),
     [
         (SIZE - 1, {"a1"}),
-        (SIZE - (100 - STUB), {"a1"}),
-        (SIZE - (100 - STUB) - 1, {"a1", "b1"}),
+        (SIZE - 60, {"a1"}),
+        (SIZE - (100 - STUB), {"a1", "b1"}),
         (SIZE - (150 - 2 * STUB), {"a1", "b1"}),
     ],
 )
@@ -55,6 +55,22 @@ def test_the_oldest_results_are_cleared_first(budget: int, cleared: set[str]) ->
     assert {outcomes[name] for name in set(outcomes) - cleared} == {"kept"}
     assert tokens(fitted) <= budget
     assert fitted.block.entries[0].native[1].content == CLEARED
+
+
+def test_a_run_that_grows_is_rarely_cleared() -> None:
+    """As long as it is, the step before it is its beginning, which caches reuse."""
+    entries = [called(f"e{number}", 100) for number in range(60)]
+    sent, reused = [], 0
+    for steps in range(1, len(entries)):
+        fitted = fit_run(run(entries=tuple(entries[:steps])), 4_000, len)
+        native = [message for entry in fitted.block.entries for message in entry.native]
+        assert tokens(fitted) <= 4_000
+        reused += native[: len(sent)] == sent
+        sent = native
+    outcomes = [*fates(fitted).values()]
+
+    assert outcomes.count("cleared") > 20
+    assert reused > 50
 
 
 def test_the_group_before_the_newest_is_cleared_too() -> None:
