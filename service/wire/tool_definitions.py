@@ -33,7 +33,8 @@ def _problems(definition: object) -> Iterator[Problem]:
         yield Problem("", f"must be an object, not {type(definition).__name__}")
         return
     if definition.get("type") != "function":
-        yield Problem("/type", 'must be "function"')
+        form = 'a tool has the form {"type": "function", "function": {"name": …, "parameters": …}}'
+        yield Problem("/type", f'must be "function"; {form}')
     function = definition.get("function")
     if not isinstance(function, Mapping):
         yield Problem("/function", "must be an object")

@@ -231,9 +231,24 @@ def _messages(run: Mapping[str, object]) -> Sequence[object]:
 
 
 def _detail_of(detail: ErrorDetails) -> str:
-    is_input = detail["type"] == "missing" and detail["loc"][-1] in ("history", "current_input")
-    message = detail["msg"].removeprefix("Value error, ")
-    return f"{message}; {INPUT_KEYS}" if is_input else message
+    name, message = detail["loc"][-1:], detail["msg"].removeprefix("Value error, ")
+    if detail["type"] == "missing":
+        message = f"is required{_explain_slip(str(*name), detail['input'])}"
+    elif detail["loc"] in {("content", "run"), ("content", "short")}:
+        message = "must be an object"
+    return message if _OF_INPUT.isdisjoint(name) else f"{message}; {INPUT_KEYS}"
+
+
+#: Steps to what a content has to have, and to the content in either form.
+_OF_INPUT: Final = frozenset({"history", "current_input", "run", "short"})
+
+
+def _explain_slip(name: str, given: object) -> str:
+    """Return the key that was written for a missing one, if it is there."""
+    for key in map(str, as_mapping(given)):
+        if did_you_mean(key, (name,), cutoff=0.8):
+            return f", but the key is {shown(key)}"
+    return ""
 
 
 def _pointer_of(location: tuple[int | str, ...]) -> str:

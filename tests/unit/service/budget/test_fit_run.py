@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from formatters.model import ChatMessage
 from formatters.native import CLEARED
 from service.budget.decisions import FittedBlock
 from service.budget.fit_history import fit_run
@@ -60,7 +61,8 @@ def test_the_oldest_results_are_cleared_first(budget: int, cleared: set[str]) ->
 def test_a_run_that_grows_is_rarely_cleared() -> None:
     """As long as it is, the step before it is its beginning, which caches reuse."""
     entries = [called(f"e{number}", 100) for number in range(60)]
-    sent, reused = [], 0
+    sent: list[ChatMessage] = []
+    reused = 0
     for steps in range(1, len(entries)):
         fitted = fit_run(run(entries=tuple(entries[:steps])), 4_000, len)
         native = [message for entry in fitted.block.entries for message in entry.native]

@@ -349,6 +349,26 @@ def test_a_key_beside_the_content_that_looks_known_is_named(
         assert detail in problem.detail
 
 
+@pytest.mark.parametrize(
+    ("given", "pointer", "detail"),
+    [
+        ({"ownerKey": "ana"}, "/owner_key", "is required, but the key is 'ownerKey'"),
+        ({}, "/owner_key", "is required"),
+        ({"owner_key": "ana", "content": "hi"}, "/content", "must be an object; the input is "),
+    ],
+)
+def test_what_is_missing_is_named_with_what_is_there(
+    given: dict[str, Any], pointer: str, detail: str
+) -> None:
+    """A slip in a required key is an error that names it."""
+    request = {"content": {"current_input": "hi"}, **given}
+    with pytest.raises(InvalidRequestError) as caught:
+        BuildRequest.model_validate(request)
+    (problem,) = caught.value.problems
+    assert problem.pointer == pointer
+    assert problem.detail.startswith(detail)
+
+
 def test_a_run_has_its_conversation_beside_it() -> None:
     """Within the run it is ignored, which is said unless it is in its place, too."""
     run = {"history": [{"content": "hi"}], "conversation_id": "c"}
