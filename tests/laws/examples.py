@@ -11,7 +11,7 @@ from service.budget.strategies import STRATEGIES
 Row = dict[str, Any]
 
 #: The strategies share the examples of a law.
-few = settings(max_examples=max(settings().max_examples // 5, 1))
+few = settings(max_examples=max(settings().max_examples // 5, 3))
 
 WORDS = st.one_of(
     st.text(max_size=40),

@@ -104,7 +104,7 @@ def stays(draw: st.DrawFn) -> list[tuple[Step, list[BuildRequest]]]:
     return draw(st.lists(steps, min_size=1, max_size=4))
 
 
-@settings(max_examples=max(settings().max_examples, 60))
+@settings(max_examples=max(settings().max_examples, 25))
 @given(stay=stays(), size=st.sampled_from([0, 10_000, 32_000_000]))
 def test_a_build_is_as_the_first_one(
     stay: list[tuple[Step, list[BuildRequest]]], size: int
@@ -207,7 +207,7 @@ TALK: st.SearchStrategy[Talk] = st.one_of(
 )
 
 
-@settings(max_examples=max(settings().max_examples, 100))
+@settings(max_examples=max(settings().max_examples, 40))
 @given(config=CONFIGS, strategy=MANAGER_STRATEGIES, talk=st.lists(TALK, max_size=12))
 def test_a_manager_builds_as_a_new_one(
     config: ContextConfig, strategy: Any, talk: list[Talk]
@@ -272,7 +272,7 @@ def outcome(function: Callable[[list[Any]], object], rows: list[Any]) -> object:
         return str(error)
 
 
-@settings(max_examples=max(settings().max_examples, 100))
+@settings(max_examples=max(settings().max_examples, 40))
 @given(
     rows=st.one_of(CONVERSATIONS, CONVERSATIONS, histories()),
     steps=st.lists(st.tuples(CHANGES_OF_ROWS, st.integers(0, 20), FUNCTIONS), max_size=6),

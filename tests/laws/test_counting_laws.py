@@ -52,7 +52,7 @@ def counters() -> TiktokenTokenizers:
 
 
 @pytest.mark.parametrize("name", PACKAGED)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=max(settings().max_examples, 50))
 @given(parts=st.lists(st.one_of(ADVERSARIAL, st.text(), st.sampled_from(SPECIAL))))
 def test_counts_equal_tiktokens(
     name: str,
@@ -66,7 +66,7 @@ def test_counts_equal_tiktokens(
 
 
 @pytest.mark.parametrize("name", PACKAGED)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=max(settings().max_examples, 50))
 @given(
     parts=st.lists(
         st.one_of(

@@ -29,7 +29,7 @@ from tests.support import NOW, compactor_of, row
 few = settings(max_examples=max(settings().max_examples // 20, 3))
 
 COUNTER = SimpleTokenCounter()
-TURNS = 260
+TURNS = 160
 
 Talk = ContextManager | Conversation
 
