@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import sys
+from typing import Any
 
 import pytest
 from redis.asyncio import Redis
@@ -32,6 +33,11 @@ ENGINE = {
 }
 
 REQUESTS = 100
+
+
+def asked(owner: str = "ana") -> dict[str, Any]:
+    """Return a request."""
+    return {"owner_key": owner, "content": {"current_input": "Hello"}}
 
 
 #: Shows the help of commands one after the other, and prints the modules that each one loads.
@@ -109,7 +115,10 @@ async def test_the_demo_shows_every_outcome(ctxb: Ctxb) -> None:
 
 
 async def test_workers_without_a_bus_share_a_server(ctxb: Ctxb) -> None:
-    """The second joins the first; `send` finds both, and a stale variable is named."""
+    """The second joins the first; `send` finds both, and a stale variable is named.
+
+    Others reach them by the URL that the first prints. Ctrl-C ends a worker as SIGTERM does.
+    """
     async with ctxb.worker() as first, ctxb.worker() as second:
         assert any("bus: a server of its own" in line for line in first.said)
         assert (
@@ -120,7 +129,12 @@ async def test_workers_without_a_bus_share_a_server(ctxb: Ctxb) -> None:
         stale = await ctxb("send", "-o", "a", "-i", "Hi", CTXB_BUS__URL="redis://127.0.0.1:1/0")
         assert stale.code == 5
         assert "from CTXB_BUS__URL, and a worker here has another one" in stale.stderr
-        assert await second.stop() == 0
+        url = next(word for line in first.said for word in line.split() if "redis://" in word)
+        url = url.removeprefix("CTXB_BUS__URL=")
+        async with open_redis_bus(url) as bus, open_client(bus) as client:
+            assert (await client.build(asked(), timeout_seconds=HUNG)).status == "success"
+        second.process.send_signal(signal.SIGINT)
+        assert await second.process.wait() == 0
         assert await first.stop() == 0
     gone = await ctxb("send", "--owner", "ana", "--input", "Hello")
     assert gone.code == 3
@@ -142,19 +156,12 @@ async def test_a_worker_answers_and_stops(on_bus: Ctxb) -> None:
     assert "worker.stopped" in worker.said[-1]
 
 
-async def test_interrupting_a_worker_stops_it(on_bus: Ctxb) -> None:
-    """Ctrl-C ends a worker as SIGTERM does."""
-    async with on_bus.worker() as worker:
-        worker.process.send_signal(signal.SIGINT)
-        assert await worker.process.wait() == 0
-
-
+@pytest.mark.slow
 async def test_stopping_under_load_loses_nothing(on_bus: Ctxb, server_url: str) -> None:
     """A worker stopped amid requests ends with 0, and another one answers what it left."""
 
     async def ask(client: ContextClient, number: int) -> BuildSuccess:
-        request = {"owner_key": f"o{number}", "content": {"current_input": "Hello"}}
-        return await client.build(request, timeout_seconds=HUNG)
+        return await client.build(asked(f"o{number}"), timeout_seconds=HUNG)
 
     async with open_redis_bus(server_url) as bus, open_client(bus) as client:
         async with on_bus.worker() as worker:
@@ -166,6 +173,7 @@ async def test_stopping_under_load_loses_nothing(on_bus: Ctxb, server_url: str) 
     assert len({answer.build_id for answer in answers}) == REQUESTS
 
 
+@pytest.mark.slow
 async def test_a_worker_whose_streams_are_closed_runs(on_bus: Ctxb, server_url: str) -> None:
     """It answers and stops as any other; what it says is lost, not sent to the bus."""
     worker = await asyncio.create_subprocess_exec(
@@ -184,8 +192,7 @@ async def test_a_worker_whose_streams_are_closed_runs(on_bus: Ctxb, server_url: 
     )
     try:
         async with open_redis_bus(server_url) as bus, open_client(bus) as client:
-            request = {"owner_key": "ana", "content": {"current_input": "Hello"}}
-            assert (await client.build(request, timeout_seconds=HUNG)).status == "success"
+            assert (await client.build(asked(), timeout_seconds=HUNG)).status == "success"
         worker.terminate()
         async with asyncio.timeout(HUNG):
             assert await worker.wait() == 0
@@ -216,29 +223,6 @@ async def test_a_command_whose_stderr_is_closed_prints_its_result(ctxb: Ctxb) ->
     out, _ = await process.communicate()
     assert process.returncode == 0
     assert out == (await ctxb("config", "show")).stdout.encode()
-
-
-async def test_a_worker_without_a_bus_brings_its_own(ctxb: Ctxb) -> None:
-    """Without a bus a worker starts one, and prints a URL by which others reach it."""
-    async with ctxb.worker() as worker:
-        url = next(word for line in worker.said for word in line.split() if "redis://" in word)
-        url = url.removeprefix("CTXB_BUS__URL=")
-        sent = await ctxb("send", "-o", "ana", "-i", "Hello", CTXB_BUS__URL=url)
-        assert sent.code == 0, sent.stderr
-        assert await worker.stop() == 0
-
-
-async def test_a_missing_worker_is_a_case_of_its_own(on_bus: Ctxb) -> None:
-    """No worker gives 4 on either way in, no server 5."""
-    arguments = ["send", "-o", "ana", "-i", "Hello", "--timeout", "0.2"]
-    assert (await on_bus(*arguments)).code == 4
-    channel = await on_bus(*arguments, "--via", "channel")
-    assert (channel.code, channel.stderr) == (4, "error: nobody listens on the request channel\n")
-    nothing = await on_bus(*arguments, CTXB_BUS__URL="redis://127.0.0.1:1/0")
-    assert nothing.code == 5
-    assert "Traceback" not in nothing.stderr
-    worker = await on_bus("worker", CTXB_BUS__URL="redis://127.0.0.1:1/0")
-    assert worker.code == 5
 
 
 async def test_waiting_can_be_interrupted(on_bus: Ctxb, server_url: str) -> None:

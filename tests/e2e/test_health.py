@@ -2,13 +2,11 @@
 
 import asyncio
 import json
-import socket
 import sqlite3
 from contextlib import closing
 
 import pytest
 
-from service.cli.exits import Exit
 from tests.e2e.commands import HUNG, Ctxb, RunningWorker
 from tests.probing import asked, measured
 
@@ -47,14 +45,3 @@ async def test_a_worker_that_drains_is_alive_and_not_ready(on_bus: Ctxb) -> None
     assert ready[1]["checks"][0] == {"name": "worker", "ok": False, "detail": "stopping"}
     assert alive[0] == 200
     assert sent.code == 0, sent.stderr
-
-
-async def test_a_port_that_is_taken_stops_the_start(ctxb: Ctxb) -> None:
-    """With 3, and a sentence that names the setting."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        ended = await ctxb("worker", CTXB_BUS__URL="memory://", CTXB_HEALTH__PORT=port)
-
-    assert ended.code == Exit.CONFIGURATION
-    assert f"health.port: can't listen on port {port} of 127.0.0.1" in ended.stderr
-    assert "Traceback" not in ended.stderr

@@ -6,11 +6,10 @@ import json
 import httpx2
 import pytest
 
-from service.cli.exits import Exit
 from tests.e2e.commands import HUNG, Ctxb, RunningWorker
 from tests.serving import TOKEN, asking
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 
 def address_of(worker: RunningWorker) -> str:
@@ -51,13 +50,3 @@ async def test_a_worker_serves_until_it_is_stopped(on_bus: Ctxb) -> None:
             assert await worker.process.wait() == 0
 
     assert erased.code == 0, erased.stderr
-
-
-async def test_strangers_are_not_served_without_a_token(ctxb: Ctxb) -> None:
-    """The worker doesn't start, with 3 and the name of the setting."""
-    strangers = {"CTXB_HTTP__HOST": "0.0.0.0", "CTXB_HTTP__PORT": "0"}  # noqa: S104
-    ended = await ctxb("worker", CTXB_BUS__URL="memory://", **strangers)
-
-    assert ended.code == Exit.CONFIGURATION
-    assert "http.token" in ended.stderr
-    assert "Traceback" not in ended.stderr

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -201,3 +202,51 @@ def test_an_upgrade_reports_tables_that_are_not_ours(ctxb: Ctxb) -> None:
 
     Path("other.db").write_bytes(b"no database at all" * 100)
     assert ctxb("db", "upgrade", store="sqlite:///other.db").exit_code == Exit.UNREACHABLE
+
+
+def test_a_missing_worker_is_a_case_of_its_own(
+    ctxb: Ctxb, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No worker gives 4 on either way in, no server 5."""
+    monkeypatch.setenv("CTXB_BUS__URL", redis_url)
+    monkeypatch.setenv("CTXB_BUS__PREFIX", prefix)
+    arguments = ["send", "-o", "ana", "-i", "Hello", "--timeout", "0.2"]
+    assert ctxb(*arguments).exit_code == Exit.NO_ANSWER
+    channel = ctxb(*arguments, "--via", "channel")
+    assert channel.exit_code == Exit.NO_ANSWER
+    assert channel.stderr == "error: nobody listens on the request channel\n"
+
+    monkeypatch.setenv("CTXB_HEALTH__PORT", "0")
+    monkeypatch.setenv("CTXB_BUS__URL", "redis://127.0.0.1:1/0")
+    for command in (arguments, ["worker"]):
+        nothing = ctxb(*command)
+        assert nothing.exit_code == Exit.UNREACHABLE
+        assert "Traceback" not in nothing.stderr
+
+
+def test_a_port_that_is_taken_stops_the_start(ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 3, and a sentence that names the setting."""
+    monkeypatch.setenv("CTXB_BUS__URL", "memory://")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        monkeypatch.setenv("CTXB_HEALTH__PORT", port)
+        ended = ctxb("worker")
+
+    assert ended.exit_code == Exit.CONFIGURATION
+    assert f"health.port: can't listen on port {port} of 127.0.0.1" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_strangers_are_not_served_without_a_token(
+    ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker doesn't start, with 3 and the name of the setting."""
+    monkeypatch.setenv("CTXB_BUS__URL", "memory://")
+    monkeypatch.setenv("CTXB_HTTP__HOST", "0.0.0.0")  # noqa: S104
+    monkeypatch.setenv("CTXB_HTTP__PORT", "0")
+    monkeypatch.setenv("CTXB_HEALTH__PORT", "0")
+    ended = ctxb("worker")
+
+    assert ended.exit_code == Exit.CONFIGURATION
+    assert "http.token" in ended.stderr
+    assert "Traceback" not in ended.stderr
