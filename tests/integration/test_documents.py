@@ -13,7 +13,7 @@ from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
@@ -484,9 +484,13 @@ def test_commands_that_are_shown_exist(path: Path) -> None:
             check_command(found[1])
 
 
+#: Commands are made of their functions' signatures each time; once will do.
+whole_line = cache(command_line)
+
+
 def check_command(line: str) -> None:
     """Follow the words of a command through the command line."""
-    command = command_line()
+    command = whole_line()
     alone = re.split(r" [|>] ", re.sub(r"'[^']*'|\"[^\"]*\"", "text", line))[0]
     for word in alone.split():
         if word.startswith("--") and command.name != "healthcheck":

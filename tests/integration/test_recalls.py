@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from formatters.model import Row
 from service.config.settings import GatherSettings
@@ -18,12 +17,12 @@ from service.errors import (
     IdConflictError,
     InvalidRequestError,
 )
-from service.wire.documents import schemas
 from service.wire.protocol import Topics
 from service.worker.client import NoAnswerError
 from service.worker.ingress import RecallStream
 from tests.integration.bus_places import Place
 from tests.integration.test_worker import Crew, asking, counted, open_crew, until
+from tests.published import published
 from tests.support import BrokenHistory, row
 
 pytestmark = pytest.mark.parametrize(
@@ -68,7 +67,7 @@ async def test_a_recall_has_topics_of_its_own(crew: Crew, way: str) -> None:
         async with asyncio.timeout(60):
             response = json.loads(await anext(responses))
 
-    Draft202012Validator(schemas()["recall_response"]).validate(response)
+    published("recall_response").validate(response)
     assert response["content"]["status"] == "success"
     assert response["metadata"]["request_id"] == "msg_1"
     assert response["metadata"]["correlation_id"] == "c"
@@ -136,7 +135,7 @@ async def test_errors_go_where_answers_go(crew: Crew) -> None:
         async with asyncio.timeout(60):
             response = json.loads(await anext(responses))
 
-    Draft202012Validator(schemas()["recall_response"]).validate(response)
+    published("recall_response").validate(response)
     assert response["content"]["error"]["code"] == "invalid_request"
 
 
@@ -232,7 +231,7 @@ async def test_on_its_topics_everything_is_a_recall(crew: Crew, way: str, conten
         async with asyncio.timeout(60):
             response = json.loads(await anext(responses))
 
-    Draft202012Validator(schemas()["recall_response"]).validate(response)
+    published("recall_response").validate(response)
     assert response["content"]["error"]["code"] == "invalid_request"
 
 

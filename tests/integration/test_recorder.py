@@ -32,6 +32,8 @@ pytestmark = pytest.mark.integration
 LEASE: Final = 0.2
 #: On the servers that differ in nothing here, one real one is enough.
 one_server = pytest.mark.parametrize("place", ["memory", "redis"], indirect=True)
+#: Where the bus, or a history of the test's own, is at fault, one database is enough.
+one_database = pytest.mark.parametrize("sql", ["sqlite"], indirect=True)
 
 
 def stamp() -> datetime:
@@ -187,7 +189,7 @@ async def test_many_workers_write_one_history(place: Place, sql: Sql) -> None:
     async with histories(sql, 4) as (reading, *writing), AsyncExitStack() as stack:
         buses = [
             await stack.enter_async_context(
-                recording(place, history, f"recorder-{number}", lease=5)
+                recording(place, history, f"recorder-{number}", lease=2)
             )
             for number, history in enumerate(writing)
         ]
@@ -302,6 +304,7 @@ async def test_of_two_rows_with_one_id_the_first_stays(
 
 
 @one_server
+@one_database
 async def test_of_three_versions_the_first_sent_stays(place: Place, sql: Sql) -> None:
     """Also if a worker that was killed held the first, so that the others are delivered earlier."""
     async with histories(sql, 2) as (one, other):
@@ -353,6 +356,7 @@ class CutBus:
 
 
 @one_server
+@one_database
 @pytest.mark.parametrize(
     "failing", [["claim"], ["ack"], ["set_attempts"], ["claim", "ack", "set_attempts"]]
 )
@@ -399,6 +403,7 @@ class Deadly(BrokenHistory):
 
 
 @one_server
+@one_database
 async def test_a_row_that_ends_workers_takes_no_other_with_it(place: Place, sql: Sql) -> None:
     """After its last delivery, it alone is dead-lettered; the rest of its batch is written."""
     metrics = Noted()
@@ -421,6 +426,7 @@ async def test_a_row_that_ends_workers_takes_no_other_with_it(place: Place, sql:
 
 
 @one_server
+@one_database
 async def test_what_is_no_row_stops_no_other(place: Place, sql: Sql) -> None:
     """It is dead-lettered at once, and counted."""
     metrics = Noted()
@@ -510,6 +516,7 @@ class Gate(BrokenHistory):
 
 
 @one_server
+@one_database
 @pytest.mark.parametrize("silent", [False, True])
 async def test_rows_wait_through_an_outage(place: Place, sql: Sql, silent: bool) -> None:
     """Longer than all deliveries' leases together, with several workers: none is dead-lettered."""
@@ -538,6 +545,7 @@ async def passed(bus: Bus, moment: datetime) -> bool:
 
 
 @one_server
+@one_database
 async def test_workers_that_end_in_an_outage_cost_no_row(place: Place, sql: Sql) -> None:
     """However many of them had it in hand: who finds the store away has not failed at the row."""
     async with histories(sql) as (history,):

@@ -39,7 +39,7 @@ def asked() -> BuildRequest:
 
 def said() -> list[Row]:
     """Return rows of which an old one answers it."""
-    return [row(n, "HUMAN", PUPPY if n == 3 else f"Rain again, report {n}") for n in range(60)]
+    return [row(n, "HUMAN", PUPPY if n == 3 else f"Rain again, report {n}") for n in range(30)]
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ async def test_a_database_is_embedded_in_the_background(
     (waiting,) = [each async for each in check_vectors(settings)]
 
     async with open_builder(settings) as builder, asyncio.timeout(60):
-        while sql.ask("SELECT count(*) FROM vectors") != [(60,)]:
+        while sql.ask("SELECT count(*) FROM vectors") != [(30,)]:
             await builder.build(asked())
             await asyncio.sleep(0.05)
         while sql.ask("SELECT 1 FROM vector_queue WHERE due IS NOT NULL"):  # noqa: ASYNC110
@@ -109,7 +109,7 @@ async def test_a_database_is_embedded_in_the_background(
     monkeypatch.setattr(checks, "MANY_WAITING", -1)
     (many,) = [each async for each in check_vectors(settings)]
 
-    assert waiting.found == "all-MiniLM-L6-v2-int8, 60 rows wait for theirs"
+    assert waiting.found == "all-MiniLM-L6-v2-int8, 30 rows wait for theirs"
     assert done.found == "all-MiniLM-L6-v2-int8, 0 rows wait for theirs"
     assert [each.state for each in (waiting, done, many)] == ["ok", "ok", "warn"]
 

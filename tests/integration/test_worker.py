@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 from structlog.testing import capture_logs
 
 from formatters.model import Block, Facts, Row
@@ -39,10 +38,10 @@ from service.errors import (
 )
 from service.ports.bus import Answer, AnswerOutcome, Bus, Receipt
 from service.ports.stores import HistoryPage
-from service.wire.documents import schemas
 from service.wire.protocol import Topics
 from service.worker.client import ContextClient, NoAnswerError, NoWorkerError, open_client
 from tests.integration.bus_places import Place
+from tests.published import published
 from tests.support import NOW, BrokenHistory, Noted, row
 
 # the contract tests run on every server; here one real one is enough
@@ -387,7 +386,7 @@ async def test_who_forgot_the_owner_is_answered_where_it_listens(crew: Crew) -> 
     responses = [json.loads(each) for each in await crew.place.replies(reply_to, "list")]
 
     for response in responses:
-        assert not list(Draft202012Validator(schemas()["response"]).iter_errors(response))
+        assert not list(published("response").iter_errors(response))
         assert response["metadata"]["request_id"] == "msg_1"
         problem = {"pointer": "/owner_key", "detail": "is required"}
         assert response["content"]["error"]["errors"] == [problem]
@@ -937,7 +936,7 @@ def spoiled(finish: Finish, bad: str) -> Finish:
 
 async def test_rows_that_fall_out_are_reported_once(place: Place) -> None:
     """Over the bus, by whichever worker comes first, as its schema has it; and archived."""
-    schema = Draft202012Validator(schemas()["context_pruned"])
+    schema = published("context_pruned")
     events = EventSettings(archive=True, content=True)
     async with open_crew(place, memory=MemorySettings(limit=2), events=events) as crew:
         for _ in range(2):

@@ -83,11 +83,11 @@ async def test_other_owners_do_not_wait_for_a_flood(crew: Crew) -> None:
 
 async def test_a_burst_of_one_owner_is_built(crew: Crew) -> None:
     """Nothing of it is refused that is built in time, also where several workers share it."""
-    await submit(crew, "flooder", 200)
+    await submit(crew, "flooder", 100)
     await crew.hire()
     await crew.hire()
 
-    assert {reply["content"]["status"] for reply in await replies(crew, 200)} == {"success"}
+    assert {reply["content"]["status"] for reply in await replies(crew, 100)} == {"success"}
     assert await crew.dismiss() == [True, True]
 
 
@@ -98,13 +98,13 @@ async def test_what_one_owner_has_too_many_of_is_refused(
     monkeypatch.setattr(pace, "SECONDS", 0.1)
     monkeypatch.setattr(pace, "BUILDS", 4)
     # far from the deadline, which a busy machine would reach before the pace is known
-    monkeypatch.setattr(pace, "MARGIN", 0.2)
-    await submit(crew, "flooder", 300, timeout_ms=20_000)
+    monkeypatch.setattr(pace, "MARGIN", 0.1)
+    await submit(crew, "flooder", 150, timeout_ms=20_000)
     await submit(crew, "other", 5)
     await crew.hire()
     errors = {
         reply["metadata"]["request_id"]: reply["content"]["error"]
-        for reply in await replies(crew, 305)
+        for reply in await replies(crew, 155)
         if reply["content"]["status"] == "error"
     }
 

@@ -1,6 +1,9 @@
+import pytest
+
 from bench.recall.times import ROOT, _compare, measure_times
 
 
+@pytest.mark.slow
 def test_builds_of_two_trees_are_timed_in_turn() -> None:
     """Each tree builds over the same rows in a process of its own."""
     reported = measure_times(ROOT, sizes=[20], rounds=1)

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 from pydantic import BaseModel
 
 from service.adapters.bus_records import read_dead_letter
-from service.wire.documents import example, schemas
+from service.wire.documents import example
 from service.wire.events import Compacted, Event, Pruned, Summarized
 from service.wire.history_row import ResultRow
 from service.wire.request import decode
 from service.wire.response import BuildResponse
+from tests.published import published
 from tests.support import MakeBuilder
 
 ROOT = Path(__file__).parents[4]
@@ -106,7 +106,7 @@ def test_an_old_request_is_read_from_its_bytes(name: str) -> None:
     request = decode((FROZEN / f"request_{name}.json").read_bytes())
 
     assert (request.id, request.fingerprint) == NAMED[name]
-    Draft202012Validator(schemas()["request"]).validate(frozen(f"request_{name}"))
+    published("request").validate(frozen(f"request_{name}"))
 
 
 @pytest.mark.parametrize("name", ASKED)
@@ -128,7 +128,7 @@ def test_old_events_and_rows_are_read(name: str) -> None:
     if name == "result_row":
         written["role"] = written["role"].upper()
     assert missing(old, written) == []
-    Draft202012Validator(schemas()[name]).validate(old)
+    published(name).validate(old)
 
 
 def test_an_old_dead_letter_is_read() -> None:

@@ -38,6 +38,10 @@ def official() -> Draft7Validator:
     return Draft7Validator(json.loads(gzip.decompress(packed)))
 
 
+#: The document, which takes a while to make; no test changes it.
+document = cache(asyncapi_document)
+
+
 def references(value: Any) -> Iterator[str]:
     """Yield the target of every reference, but for those in examples of messages."""
     if isinstance(value, dict):
@@ -61,7 +65,7 @@ def resolved(described: Any, reference: str) -> Any:
 
 def test_the_official_schema_takes_the_document() -> None:
     """A tool that knows AsyncAPI 3.0 can read it."""
-    described = json.loads(json.dumps(asyncapi_document()))
+    described = json.loads(json.dumps(document()))
     assert [error.message for error in official().iter_errors(described)] == []
 
 
@@ -80,14 +84,14 @@ def test_the_official_schema_takes_the_document() -> None:
 )
 def test_the_official_schema_refuses_what_is_wrong(spoil: Callable[[Any], Any]) -> None:
     """The check would notice."""
-    described = json.loads(json.dumps(asyncapi_document()))
+    described = json.loads(json.dumps(document()))
     spoil(described)
     assert not official().is_valid(described)
 
 
 def test_every_reference_leads_somewhere() -> None:
     """Within the document: it is alone."""
-    described = asyncapi_document()
+    described = document()
     found = set(references(described))
 
     assert len(found) > 40
@@ -97,7 +101,7 @@ def test_every_reference_leads_somewhere() -> None:
 
 def test_every_topic_has_a_channel() -> None:
     """And no channel has a topic that there isn't; one has the address that a request names."""
-    described = asyncapi_document()
+    described = document()
     addresses = [each["address"] for each in described["channels"].values()]
 
     assert {address for address in addresses if address} == set(Topics)
@@ -106,7 +110,7 @@ def test_every_topic_has_a_channel() -> None:
 
 def test_groups_and_lengths_are_those_of_the_code() -> None:
     """The document repeats the version, consumer groups and lengths of streams."""
-    described = asyncapi_document()
+    described = document()
     redis = {name: channel["x-redis"] for name, channel in described["channels"].items()}
 
     assert described["info"]["version"] == SCHEMA_VERSION
@@ -118,7 +122,7 @@ def test_groups_and_lengths_are_those_of_the_code() -> None:
 
 def test_every_channel_is_used() -> None:
     """By an operation of the worker, or as the place of its replies."""
-    described = asyncapi_document()
+    described = document()
     operations = described["operations"].values()
     used = {each["channel"]["$ref"] for each in operations}
     used |= {each["reply"]["channel"]["$ref"] for each in operations if "reply" in each}
@@ -128,7 +132,7 @@ def test_every_channel_is_used() -> None:
 
 def test_requests_have_replies_where_they_say() -> None:
     """Address, kinds and correlation are keys that a request has."""
-    described = asyncapi_document()
+    described = document()
     metadata = described["components"]["schemas"]["RequestMetadata"]["properties"]
     messages = described["components"]["messages"]
     asked = [each for each in described["operations"].values() if "reply" in each]
@@ -145,7 +149,7 @@ def test_requests_have_replies_where_they_say() -> None:
 
 def test_examples_match_their_schemas() -> None:
     """Every message has one, and the schema in the document takes it."""
-    described = asyncapi_document()
+    described = document()
     for message in described["components"]["messages"].values():
         schema = {**message["payload"], "components": described["components"]}
         assert message["examples"]
@@ -173,7 +177,7 @@ def test_examples_are_read_by_the_code() -> None:
 
 def test_the_codes_of_a_response_are_listed() -> None:
     """With the code of any error that a worker answers with."""
-    response = asyncapi_document()["components"]["messages"]["buildResponse"]
+    response = document()["components"]["messages"]["buildResponse"]
     request = decode(json.dumps(example("request_run")).encode())
     answer = error_response(
         request.envelope, InvalidRequestError(), request.run.history[0].timestamp

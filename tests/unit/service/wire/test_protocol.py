@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
 
 from service.builder import ContextBuilder
 from service.errors import (
@@ -19,12 +18,12 @@ from service.errors import (
     UnsupportedContentError,
     UnsupportedVersionError,
 )
-from service.wire.documents import schemas
 from service.wire.history_row import ResultRow, read_row
 from service.wire.payload import MAX_ID, derive_id
 from service.wire.protocol import Topics
 from service.wire.request import BuildRequest, RejectedError, decode
 from service.wire.response import error_response, serialize_response
+from tests.published import published
 from tests.support import NOW, MakeBuilder
 
 ROOT = Path(__file__).parents[4]
@@ -64,7 +63,7 @@ def test_golden_requests_are_read_and_match_their_schema(name: str) -> None:
     text = (GOLDEN / f"{name}.json").read_text()
 
     assert decode(text.encode()).owner_key == "0xABC"
-    Draft202012Validator(schemas()["request"]).validate(json.loads(text))
+    published("request").validate(json.loads(text))
 
 
 @pytest.mark.parametrize("name", ["run", "short", "invalid", "chat"])
@@ -76,7 +75,7 @@ async def test_golden_requests_get_their_golden_responses(
     response = await make_builder().handle_build_request(request)
     answered = json.loads(serialize_response(response))
 
-    Draft202012Validator(schemas()["response"]).validate(answered)
+    published("response").validate(answered)
     assert answered == json.loads((GOLDEN / f"response_{name}.json").read_text())
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from service.wire.documents import schemas
+from tests.published import published
 
 FROZEN = Path(__file__).parents[4] / "tests" / "golden" / "v1.0" / "schemas"
 
@@ -124,13 +124,13 @@ def frozen(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", SENT)
 def test_what_could_be_sent_can_be_sent(name: str) -> None:
     """No key has gone, become required, or takes less than it did."""
-    assert refused(places(frozen(name)), places(schemas()[name])) == []
+    assert refused(places(frozen(name)), places(published(name).schema)) == []
 
 
 @pytest.mark.parametrize("name", READ)
 def test_what_was_read_can_be_read(name: str) -> None:
     """No key has gone, may be missing now, or has another type."""
-    assert surprised(places(frozen(name)), places(schemas()[name])) == []
+    assert surprised(places(frozen(name)), places(published(name).schema)) == []
 
 
 def test_the_comparison_reaches_everything() -> None:
