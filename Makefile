@@ -48,7 +48,7 @@ demo: $(DEMO_READY) ## Start a bus and a worker, send requests, show the context
 
 .PHONY: test
 test: $(READY) ## Run the tests, on servers that they start themselves; all but the slow ones
-	$(PYTEST) -m '$(QUICK)' $(ARGS)
+	$(PYTEST) -m '$(QUICK)' --ignore=tests/browser $(ARGS)
 
 .PHONY: test-all
 test-all: $(READY) ## Run the slow tests too, and check what all of them cover

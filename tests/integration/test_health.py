@@ -144,7 +144,11 @@ async def test_a_worker_at_rest_is_alive(scene: Scene) -> None:
         (b"GET /livez HTTP/1.1\r\nHos", "127.0.0.1"),
         (b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n", "127.0.0.1"),
         # these are never at rest, but from elsewhere
-        (b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n" * 9_000, "127.0.0.2"),
+        pytest.param(
+            b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n" * 9_000,
+            "127.0.0.2",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 async def test_slow_clients_do_not_keep_probes_out(scene: Scene, sent: bytes, address: str) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -255,7 +256,11 @@ async def test_a_client_that_reads_nothing_is_cut_off(monkeypatch: pytest.Monkey
     monkeypatch.setattr("service.http.serving.CLIENT_SECONDS", 0.2)
     async with serving() as scene:
         host, port = scene.served.address.removeprefix("http://").split(":")
-        reader, writer = await asyncio.open_connection(host, int(port), limit=1)
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # what is full soon
+        client.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(client, (host, int(port)))
+        reader, writer = await asyncio.open_connection(sock=client, limit=1)
         with pytest.raises(ConnectionError):  # noqa: PT012 - it is cut off amid the writing
             async with asyncio.timeout(60):
                 while True:

@@ -305,7 +305,7 @@ async def assert_as_if_never_there(stores: Stores, steps: Sequence[object], fres
         await stores.history.erase(owner)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=12)
 @given(steps=STEPS)
 def test_what_is_left_is_as_if_the_rest_had_never_been(
     lasting: tuple[asyncio.Runner, Stores], steps: list[Append | Hide | Expire]

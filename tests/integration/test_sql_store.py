@@ -105,7 +105,7 @@ def test_totals_equal_a_recount(sql: Sql) -> None:
                 await stores.history.prune(owner, pruned)
                 await stores.history.restore(owner, restored)
 
-        @settings(max_examples=30, deadline=None)
+        @settings(max_examples=15)
         @given(batches=st.lists(batch, max_size=6))
         def check(batches: list[Batch]) -> None:
             runner.run(change(batches))

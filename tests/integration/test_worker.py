@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -234,8 +235,15 @@ async def test_a_reply_goes_only_where_it_may(crew: Crew, metadata: Any, wrong: 
     assert corrected.id != refusal["id"]
 
 
-@pytest.mark.parametrize("metadata", [metadata for metadata, _ in REFUSED_REPLIES])
-@pytest.mark.parametrize("others", [{}, {"role": 7}, {"schema_version": "2.0"}])
+@pytest.mark.parametrize(
+    ("metadata", "others"),
+    [
+        (metadata, others)
+        for (metadata, _), others in zip(
+            REFUSED_REPLIES, cycle([{}, {"role": 7}, {"schema_version": "2.0"}]), strict=False
+        )
+    ],
+)
 async def test_no_content_follows_a_refused_reply(
     crew: Crew, metadata: Any, others: dict[str, Any]
 ) -> None:

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,10 @@ HEAVY = {
 }
 
 
+#: The documents, which take a while to make.
+made = cache(documents)
+
+
 @pytest.mark.parametrize(
     ("arguments", "file"),
     [
@@ -37,7 +42,7 @@ def test_what_is_printed_is_the_file(arguments: tuple[str, ...], file: str, ctxb
     """Byte for byte that of docs/schemas."""
     result = ctxb("schema", *arguments)
     assert result.exit_code == Exit.OK
-    assert result.stdout == documents()[f"schemas/{file}.json"]
+    assert result.stdout == made()[f"schemas/{file}.json"]
 
 
 def test_all_schemas_are_printed_by_their_names(ctxb: Ctxb) -> None:
