@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from service.adapters.memory.store import MemoryHistory
+from service.config.settings import GatherSettings
 from service.ports.stores import HistoryPage
 from service.worker import pace
 from service.worker import runner as worker
@@ -34,7 +35,9 @@ async def crew(place: Place, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[C
     """Give a crew without workers, of which each builds forty requests per second at most."""
     # also where this machine is so fast that nothing waits for long
     monkeypatch.setattr(worker, "LATE", timedelta(0))
-    async with open_crew(place) as crew:
+    # nor where it is so busy that a history is slow to read
+    patient = GatherSettings(history_timeout_seconds=30)
+    async with open_crew(place, gather=patient) as crew:
         tokenizers = crew.builder.tokenizers
         history = SlowHistory(lambda: tokenizers.counter("o200k_base"), lambda: NOW)
         sources = replace(crew.builder.sources, history=history)
