@@ -67,7 +67,7 @@ def main() -> None:
         _print_times()
         return
     parser = over_data(__doc__)
-    parser.add_argument("--sets", default="locomo,qmsum,cjk,bursts,code")
+    parser.add_argument("--sets", default="locomo,qmsum,cjk,bursts,code,advice")
     parser.add_argument("--budgets", default="1000,2000,4000")
     parser.add_argument("--strategies", default=",".join(EVERY), help="all that keep to a budget")
     parser.add_argument("--limit", type=int, help="conversations of a set at most")

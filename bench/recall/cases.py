@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.json_lines import read_lines
-from bench.recall.kinds import Chat, bursts, code
+from bench.recall.kinds import Chat, advice, bursts, code
 from bench.recall.made import Made, made
 
 #: Sets whose questions name people, so that each message has to say who speaks.
@@ -18,9 +18,11 @@ ADVERSARIAL: Final = 5
 #: that they are made of.
 MADE: Final = {"cjk": ("zh", "ja", "ko"), "en_fr": ("en", "fr")}
 CHATS: Final = ("multilingual", "realpersonachat_ja")
-#: Sets that are made of other data with questions.
+#: Sets that are made of other data with questions, and of what is said in meetings.
 KINDS: Final = {"bursts": bursts, "code": code}
 KINDS_OF: Final = "locomo"
+ADVICE: Final = "advice"
+MEETINGS: Final = "qmsum"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +52,13 @@ def cases(data: Path, name: str) -> list[Case]:
     if name in MADE:
         chats = (chat for file in CHATS for chat in read_lines(data / f"{file}.jsonl.gz"))
         return [_made_case(each) for each in made(chats, MADE[name])]
-    if name in KINDS:
+    if name in {*KINDS, ADVICE}:
         conversations = list(read_lines(data / f"{KINDS_OF}.jsonl.gz"))
-        return [_kind_case(chat) for chat in KINDS[name](conversations)]
+        if name in KINDS:
+            return [_kind_case(chat) for chat in KINDS[name](conversations)]
+        meetings = read_lines(data / f"{MEETINGS}.jsonl.gz")
+        texts = [message["content"] for meeting in meetings for message in meeting["messages"]]
+        return [_kind_case(chat) for chat in advice(conversations, texts)]
     return [_case(conversation, name) for conversation in read_lines(data / f"{name}.jsonl.gz")]
 
 

@@ -1,9 +1,10 @@
-"""Made conversations of two kinds that the data lacks, the same for the same seed.
+"""Made conversations of kinds that the data lacks, the same for the same seed.
 
 `bursts` are chats between friends: messages of `locomo` are split into short ones, two talks go on
 at once, and one person of each writes without capitals. `code` are long chats with an assistant:
 messages of `locomo` are paragraphs of messages of up to 10,000 characters, between code and
 documentation of Python's standard library, which has to be of the same version for the same set.
+`advice` are chats with an assistant in prose, of `locomo` and of what is said in meetings.
 """
 
 import ast
@@ -278,6 +279,97 @@ def _code(draw: random.Random, shown: Sequence[tuple[Function, str]]) -> Iterato
         form = draw.choice(_FORMS)
         text = form.format(function.summary.rstrip(".").lower())
         yield Asked(text, (id_,), "code", (function.code,))
+
+
+# --- chats with an assistant in prose ----------------------------------------------------------
+
+_REQUESTS: Final = (
+    "Can you help me plan the rest of my week?",
+    "What would you suggest?",
+    "Could you write a short note about it?",
+    "Any tips for that?",
+    "By the way, how do I keep track of it all?",
+    "Can you recommend something similar?",
+    "What should I know before I start?",
+    "Could you sum up the main points for me?",
+)
+#: Characters of the least text of a meeting, and of the most that a user says of one.
+LEAST_TEXT: Final = 120
+MOST_SAID: Final = 400
+#: The chance that a user says something else before a message of `locomo`.
+WITH_MORE: Final = 0.5
+#: Texts of an answer at most, and numbers of exchanges that follow one with such a message.
+MOST_TEXTS: Final = 5
+FURTHER: Final = (0, 0, 1, 2)
+
+
+def advice(
+    conversations: Sequence[Mapping[str, Any]], texts: Sequence[str], seed: int = SEED
+) -> Iterator[Chat]:
+    """Yield a chat with an assistant for each speaker of a conversation, of some 1,150 messages.
+
+    The user says what the speaker says, mostly with other things, and asks in the first person. All
+    else is of ``texts``, which are said in meetings, and asked or answered as if it were a subject.
+    """
+    draw = random.Random(seed)  # noqa: S311 - to be repeatable, not secret
+    texts = [text for text in texts if len(text) >= LEAST_TEXT]
+    for conversation in conversations:
+        for role, name in conversation["speakers"].items():
+            yield _advised(draw, conversation, (role, name), texts)
+
+
+def _advised(
+    draw: random.Random,
+    conversation: Mapping[str, Any],
+    speaker: tuple[str, str],
+    texts: Sequence[str],
+) -> Chat:
+    role, name = speaker
+    rows: list[dict[str, Any]] = []
+    said = {m["id"]: m["content"] for m in conversation["messages"] if m["role"] == role}
+    holders: dict[str, str] = {}
+    for message in conversation["messages"]:
+        if message["id"] not in said:
+            continue
+        at = datetime.fromisoformat(message["timestamp"])
+        for further in range(1 + draw.choice(FURTHER)):
+            parts = [message["content"]] if not further else []
+            if further or draw.random() < WITH_MORE:
+                parts.insert(0, draw.choice(texts)[: draw.randint(LEAST_TEXT, MOST_SAID)])
+            answer = [draw.choice(texts) for _ in range(draw.randint(1, MOST_TEXTS))]
+            spoken = {
+                "human": " ".join([*parts, draw.choice(_REQUESTS)]),
+                "ai": "\n\n".join(answer),
+            }
+            if not further:
+                holders[message["id"]] = str(len(rows))
+            for by, content in spoken.items():
+                at += timedelta(seconds=20)
+                row = {"id": str(len(rows)), "run_id": None, "role": by, "content": content}
+                rows.append({**row, "timestamp": at.isoformat(), "metadata": {}})
+    asked = [
+        Asked(
+            _in_first_person(question["question"], name),
+            [holders[id_] for id_ in question["evidence"]],
+            str(question["category"]),
+            [said[id_] for id_ in question["evidence"]],
+        )
+        for question in conversation["questions"]
+        if question["category"] != ADVERSARIAL
+        and name in question["question"]
+        and question["evidence"]
+        and holders.keys() >= {*question["evidence"]}
+    ]
+    return Chat(f"{conversation['id']}/{role}", rows, asked)
+
+
+def _in_first_person(question: str, name: str) -> str:
+    """Return a question on a person as this person asks it, nearly."""
+    own = re.sub(rf"\b{re.escape(name)}['’]s\b", "my", question)
+    own = re.sub(rf"\b{re.escape(name)}\b", "I", own)
+    for wrong, right in (("does I", "do I"), ("is I", "am I"), ("has I", "have I")):
+        own = re.sub(rf"\b{wrong}\b", right, own, flags=re.IGNORECASE)
+    return own
 
 
 @cache

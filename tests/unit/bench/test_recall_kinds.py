@@ -9,7 +9,7 @@ import pytest
 from bench.recall import kinds
 from bench.recall.cases import Case, Question, cases
 from bench.recall.evidence import share_answered, share_kept
-from bench.recall.kinds import LONGEST, bursts, code, split_text
+from bench.recall.kinds import LONGEST, advice, bursts, code, split_text
 
 
 def conversation(name: str) -> dict[str, Any]:
@@ -34,6 +34,15 @@ def conversation(name: str) -> dict[str, Any]:
     ]
     speakers = {"human": "Ann", "ai": "Bob"}
     return {"id": name, "messages": messages, "questions": questions, "speakers": speakers}
+
+
+def long_conversation(name: str) -> dict[str, Any]:
+    """Return the same with messages long enough to be a text of a meeting."""
+    given = conversation(name)
+    messages = [
+        {**each, "content": f"{each['content']} {'So. ' * 30}"} for each in given["messages"]
+    ]
+    return {**given, "messages": messages}
 
 
 @pytest.fixture
@@ -94,13 +103,33 @@ def test_chats_with_code_have_the_answer_in_a_long_message() -> None:
             assert passage in texts[id_]
 
 
+def test_a_user_asks_an_assistant_in_the_first_person() -> None:
+    """The evidence is in what the user says, and other texts are around it."""
+    given = conversation("a")
+    questions = [{**each, "question": "Where is Ann's key?"} for each in given["questions"]]
+    questions[0]["evidence"] = ["D1:0", "D8:2"]
+    texts = [f"Text {number} of a meeting. " * 9 for number in range(20)]
+    user, other = advice([{**given, "questions": questions}], texts)
+    said = {row["id"]: row["content"] for row in user.rows}
+
+    assert (user.id, other.id, other.questions) == ("a/human", "a/ai", [])
+    assert [question.text for question in user.questions] == ["Where is my key?"] * 2
+    assert [len(question.evidence) for question in user.questions] == [2, 1]
+    for question in user.questions:
+        for id_, passage in zip(question.evidence, question.passages, strict=True):
+            assert passage in said[id_]
+    assert {row["role"] for row in user.rows} == {"human", "ai"}
+    assert sum("meeting" in text for text in said.values()) > len(said) / 2
+
+
 @pytest.mark.usefixtures("small_library")
 def test_the_sets_are_the_same_each_time(tmp_path: Path) -> None:
     """The data decides, and ids of questions are unique in a set."""
-    with gzip.open(tmp_path / "locomo.jsonl.gz", "wt") as file:
-        file.write("\n".join(json.dumps(conversation(name)) for name in "ab"))
+    for file_name in ("locomo", "qmsum"):
+        with gzip.open(tmp_path / f"{file_name}.jsonl.gz", "wt") as file:
+            file.write("\n".join(json.dumps(long_conversation(name)) for name in "ab"))
 
-    for name in ("bursts", "code"):
+    for name in ("bursts", "code", "advice"):
         there = cases(tmp_path, name)
         assert there == cases(tmp_path, name)
         ids = [question.id for case in there for question in case.questions]
