@@ -52,8 +52,8 @@ def fetched(
         if (first, last) != (1, len(all_lines)):
             reason, about = "lines", f" lines {first} to {last} of {len(all_lines)}"
         if chars is not None:
-            reason, about = "lines", f" a part of line {first} of {len(all_lines)}"
-            start, end = chars
+            reason, (start, end) = "lines", chars
+            about = f" lines {first} to {last} of {len(all_lines)} in part"
             before, after = "…" if start else "", "…" if end < len(text.rstrip()) else ""
             text = f"{before}{text[start:end]}{after}"
     if next_match is not None:

@@ -468,7 +468,7 @@ async def test_a_match_in_a_long_line_is_in_what_is_shown(
     assert answer.usage.total < 400
     assert "[left out: " not in answer.text
     if lines is None:
-        assert " a part of line " in message.text
+        assert re.search(r" lines \d+ to \d+ of \d+ in part: ", message.text)
         assert "7314" in (await recall(builder, **answer.next[0])).text
 
 
