@@ -1,16 +1,18 @@
 """Vectors of stored rows, and how similar rows are to a question by them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from heapq import nlargest
 from math import hypot
 from operator import itemgetter
 from struct import pack
+from time import monotonic
 from typing import Final, TypeVar
 
 import structlog
-from cachetools import LRUCache
+from cachetools import TLRUCache
 
 from formatters.rows import read_content
 from service.errors import EmbedderError, NoVectorError, StoreError
@@ -32,23 +34,43 @@ DIGITS: Final = 3
 MAX_COMPARED: Final = 20_000
 #: Rows of all owners whose vectors are kept in memory; each needs 1 kB by MiniLM.
 MAX_CACHED: Final = 60_000
+#: Seconds after which all of an owner's vectors are read again: rows between them may have been
+#: restored or got their vectors late, and others may have been erased.
+CACHED_SECONDS: Final = 30.0
 #: Rows from which on they are compared in a thread, so that the event loop stays free.
 MANY_ROWS: Final = 2_000
 #: Bytes of a number of a packed vector, a float of 16 bits.
 NUMBER_BYTES: Final = 2
 
 
+@dataclass(frozen=True, slots=True)
+class _Cached:
+    """The vectors of an owner's newest rows, newest first, and when all of them were read."""
+
+    rows: Sequence[NumberedVector]
+    at: float
+
+
 class Similarity:
     """Embeds stored rows in the background, and questions that they are compared with."""
 
-    def __init__(self, embedder: Embedder, store: VectorStore, compare: CompareVectors) -> None:
+    def __init__(
+        self,
+        embedder: Embedder,
+        store: VectorStore,
+        compare: CompareVectors,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         self._embedder = embedder
         self._store = store
         self._compare = compare
-        #: The vectors of owners' newest rows, newest first.
-        self._cache: LRUCache[str, Sequence[NumberedVector]] = LRUCache(
-            MAX_CACHED, getsizeof=lambda rows: max(len(rows), 1)
+        self._cache: TLRUCache[str, _Cached] = TLRUCache(
+            MAX_CACHED,
+            ttu=lambda _owner, cached, _now: cached.at + CACHED_SECONDS,
+            timer=clock,
+            getsizeof=lambda cached: max(len(cached.rows), 1),
         )
+        self._clock = clock
         self._lock = asyncio.Lock()
         self._swept = False
         store.follow()
@@ -76,17 +98,21 @@ class Similarity:
         return await self._store.read(owner_key, self._embedder.name, ids) if ids else {}
 
     async def read_newest(self, owner_key: str) -> Sequence[NumberedVector]:
-        """Return the vectors of an owner's newest rows, newest first; reads those that are new."""
-        model = self._embedder.name
-        known = self._cache.get(owner_key, ())
+        """Return the vectors of an owner's newest rows, newest first; reads those that are new.
+
+        After `CACHED_SECONDS`, it reads all of them again.
+        """
+        model, at = self._embedder.name, self._clock()
+        cached = self._cache.get(owner_key)
+        known = cached.rows if cached else ()
         last = known[0].number if known else 0
         rows = await self._store.newest(owner_key, model, MAX_COMPARED, max(last - 1, 0))
-        if known and rows and rows[-1] == known[0]:
-            rows = [*rows[:-1], *known][:MAX_COMPARED]
+        if cached and known and rows and rows[-1] == known[0]:
+            rows, at = [*rows[:-1], *known][:MAX_COMPARED], cached.at
         elif known:  # the last row is gone: deleted, or erased with its owner
             rows = await self._store.newest(owner_key, model, MAX_COMPARED, 0)
         with suppress(ValueError):  # larger than the whole cache
-            self._cache[owner_key] = rows
+            self._cache[owner_key] = _Cached(rows, at)
         return rows
 
     async def compare(

@@ -230,6 +230,26 @@ async def test_the_newest_vectors_are_kept(history: MemoryHistory) -> None:
     assert read == [3, 2, 3, 0, 3]
 
 
+async def test_restored_rows_are_compared_again(history: MemoryHistory) -> None:
+    """After some seconds, in which only newer rows are looked for."""
+    now = [0.0]
+    similarity = Similarity(Concepts(), Store(history), compare, clock=lambda: now[0])
+
+    async def nearest() -> list[int]:
+        asked = await similarity.ask("o", "cabin")
+        assert asked
+        return await asked.nearest(None, 9)
+
+    await history.append("o", rows("hut", "rain", "boat"))
+    await history.prune("o", ["m0"])
+    assert await nearest() == [3, 2]
+    await history.restore("o", ["m0"])
+    for now[0] in (10.0, 29.0):
+        assert await nearest() == [3, 2]
+    now[0] = 30.0
+    assert await nearest() == [1, 3, 2]
+
+
 async def test_few_owners_are_kept(history: MemoryHistory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that were used last; a history that alone has no room is not kept."""
     monkeypatch.setattr(module, "MAX_CACHED", 3)
