@@ -1,6 +1,5 @@
 """`fit`: a list of messages within a budget, in one call."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from service.budget.limits import ModelLimits, lookup
 from service.budget.strategies.relevance import Relevance
 from service.budget.strategy_names import read_strategy
 from service.conversation.fit import MessageDecision, fit_rows
+from service.conversation.shapes import write_json
 from service.conversation.strategies import ContextStrategy
 from service.errors import MessageError, did_you_mean, shown
 from service.recall.ranking import RANKING_STRATEGIES, RELEVANCE, rank
@@ -122,7 +122,7 @@ def fit(
     limits = _limits(model)
     counter = _TOKENIZERS.counter(limits.counter)
     count = count_function(counter)
-    spent = count(json.dumps(definitions, default=str)) if definitions else 0
+    spent = count(write_json(definitions)) if definitions else 0
     rows = _read_list(messages)
     fitted = fit_rows(rows, _read_strategy(strategy, question), max_tokens, count, spent=spent)
     usage = FitUsage(

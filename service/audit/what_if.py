@@ -10,7 +10,7 @@ from formatters.rows import read_content
 from service.audit.reports import BuildReport
 from service.build.account import Built
 from service.builder import ContextBuilder
-from service.errors import ContextBuilderError
+from service.errors import ContextBuilderError, InvalidRequestError, Problem
 from service.ports.stores import HistoryReader
 from service.wire.protocol import SCHEMA_VERSION
 from service.wire.request import RejectedError, decode, set_options
@@ -25,6 +25,8 @@ async def build_with_options(
 ) -> Built:
     """Build the request of a report at its moment, with some options replaced; writes nothing.
 
+    The pointers of an error begin at the options.
+
     Raises:
         NotReplayableError: Neither report nor history has the whole request.
         ContextBuilderError: It can't be built with these options, or the history can't be read.
@@ -36,7 +38,12 @@ async def build_with_options(
         request = decode(json.dumps(body).encode(), received_at=report.request.now)
     except RejectedError as rejected:
         raise rejected.error from rejected
-    return await builder.build_or_raise(request)
+    try:
+        return await builder.build_or_raise(request)
+    except InvalidRequestError as error:
+        before = request.options_pointer
+        problems = [Problem(p.pointer.removeprefix(before), p.detail) for p in error.problems]
+        raise InvalidRequestError(error.detail, problems) from error
 
 
 async def _request_from_history(report: BuildReport, history: HistoryReader) -> dict[str, Any]:

@@ -94,6 +94,10 @@ _CONTENT: Final = (
 )
 
 
+#: What parts and calls may be; others than texts and mappings are left out.
+_PLAIN: Final = (str, Mapping, int, float, type(None), Sequence)
+
+
 def check_message(row: object, place: str) -> None:
     """Raise `MessageError`, with a place and a remedy, for what is no message of a known shape."""
     if not isinstance(row, Mapping):
@@ -116,6 +120,19 @@ def check_message(row: object, place: str) -> None:
             raise MessageError(f"{detail}: convert it to a text or a list of parts")
         if isinstance(value, bytes | bytearray | memoryview):
             raise MessageError(f"{place} has bytes at {key!r}: decode them to a text")
+    check_elements(row, place)
+
+
+def check_elements(row: Row, place: str) -> None:
+    """Raise `MessageError` for parts and calls that are objects, such as those of an SDK."""
+    for key in ("content", "parts", "tool_calls"):
+        value = row.get(key)
+        elements = value if isinstance(value, list | tuple) else [value]
+        for index, element in enumerate(elements):
+            if not isinstance(element, _PLAIN):
+                fix = "pass its model_dump()" if hasattr(element, "model_dump") else "convert it"
+                at = f"{place}.{key}[{index}]" if elements is value else f"{place}.{key}"
+                raise MessageError(f"{at} is no mapping but {shown(element)}: {fix}")
 
 
 def _pin_opener(groups: list[Group]) -> list[Group]:

@@ -13,6 +13,7 @@ from formatters.model import Row, Tool
 from formatters.rows import HIDDEN_ROLES, ROLES
 from service.conversation.compaction import CompactionResult, Draft, Originals, select, summarize_as
 from service.conversation.context_config import ContextConfig
+from service.conversation.fit import check_elements
 from service.conversation.frame import (
     Clock,
     Frame,
@@ -31,6 +32,7 @@ from service.conversation.messages import (
     create_assistant_tool_call_message,
     create_tool_result_message,
     create_user_message,
+    is_placeholder,
     result_text,
     speaker_name,
     with_mark,
@@ -261,6 +263,7 @@ class ContextManager:
         for key in ("content", "parts"):
             if isinstance(row.get(key), bytes | bytearray | memoryview):
                 raise TypeError(f"{key} is a text, a list of parts, or None, but not bytes")
+        check_elements(row, "the message")
         if not can_be_sent(row) and row.get("role") not in HIDDEN_ROLES:
             if not row.get("role"):
                 raise ValueError(f"a message needs a role: {', '.join(('system', *ROLES))}")
@@ -342,8 +345,10 @@ class ContextManager:
         """Return the messages for the next call, with their tokens."""
         built, rows = self._build(conversation_id, describe_time(self._clock()))
         if self.sync_history:
-            kept = with_summaries(rows, self.rows(conversation_id))
-            self.replace_rows(kept, conversation_id)
+            given = self.rows(conversation_id)
+            # a placeholder would take the place of the result that it waits for
+            rows = [row for row in rows if not is_placeholder(row) or row in given]
+            self.replace_rows(with_summaries(rows, given), conversation_id)
         if built.over_budget:
             excess = built.usage["total"] - built.usage["available"]
             self._warn(f"what is always kept exceeds the budget by {excess} tokens")

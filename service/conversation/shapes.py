@@ -334,7 +334,7 @@ class BlockForm:
             return _read_call(part.get("id"), part.get("name"), part.get("input"))
         if part.get("type") == "tool_result":
             content = part.get("content")
-            text = read_content(content) or (_to_json(content) if content else "")
+            text = read_content(content) or (write_json(content) if content else "")
             return _read_result(name, text, part.get("tool_use_id"))
         return None
 
@@ -364,7 +364,7 @@ class FunctionForm:
             return _read_call(id_, call.get("name"), call.get("args", {}))
         if result := as_mapping(part.get(_find_key(part, _RESULT_KEYS))):
             response = result.get("response")
-            text = "" if response is None else _to_json(response)
+            text = "" if response is None else write_json(response)
             return _read_result(name, text, result.get("id"), result.get("name"))
         return None
 
@@ -425,5 +425,6 @@ def _read_result(name: str, text: str, id_: object, function: object = None) -> 
     )
 
 
-def _to_json(value: object) -> str:
+def write_json(value: object) -> str:
+    """Return a value as JSON without blanks or escapes of letters, as it is counted."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)

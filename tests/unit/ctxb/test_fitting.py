@@ -77,7 +77,7 @@ def test_tools_take_their_tokens(count: Count) -> None:
     tools = [{"name": "search", "description": "Search the web. " * 10}]
     found = fit(talk(), 300, tools=tools)
 
-    assert found.usage.tools == count(json.dumps(tools))
+    assert found.usage.tools == count(json.dumps(tools, separators=(",", ":")))
     assert found.usage.total == found.usage.tools + found.usage.messages <= 300
 
 
@@ -204,6 +204,13 @@ class Dumped:
         ([{"role": "user", "content": 3}], "messages[0] has 3 at 'content': convert it to a text"),
         ([{"role": "user", "content": b"x"}], "messages[0] has bytes at 'content': decode them"),
         ([{"type": "function_call", "call_id": "c", "name": "f"}], "messages[0] has no role"),
+        ([{"role": "user", "content": [Dumped()]}], "messages[0].content[0] is no mapping but "),
+        ([{"role": "user", "content": [Dumped()]}], "pass its model_dump()"),
+        ([{"role": "model", "parts": ["a", object()]}], "messages[0].parts[1] is no mapping but"),
+        (
+            [{"role": "assistant", "content": None, "tool_calls": [Dumped()]}],
+            "messages[0].tool_calls[0] is no mapping but ",
+        ),
     ],
 )
 def test_an_unknown_shape_is_an_error_with_its_place_and_a_remedy(

@@ -44,6 +44,18 @@ async def test_the_same_options_come_to_the_same(
     assert again.plan.now == report.request.now
 
 
+async def test_a_problem_is_at_the_option_that_was_given(
+    builder: ContextBuilder, make_request: MakeRequest
+) -> None:
+    """Not where the request has it."""
+    report = await reported(builder, make_request(), "full")
+    options = {"strategy": {"name": "window_size", "max_messages": 0}}
+    for given, pointer in ((options, "/strategy"), ({"reserve_tokens": 90_000}, "/reserve_tokens")):
+        with pytest.raises(InvalidRequestError) as refused:
+            await build_with_options(report, given, builder)
+        assert [problem.pointer for problem in refused.value.problems] == [pointer]
+
+
 async def test_the_history_is_that_of_now(
     builder: ContextBuilder, make_request: MakeRequest
 ) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from formatters.repair.sequence import CANCELLED
 from service.budget.strategies.middle_out import MiddleOut
 from service.conversation.context_config import ContextConfig
 from service.conversation.manager import ContextManager
@@ -14,6 +15,7 @@ from service.conversation.strategies import (
     SmartWindowSizeContext,
     WindowSizeContext,
 )
+from service.errors import MessageError
 from tests.support import SEARCH
 from tests.unit.service.conversation.managing import (
     LINE,
@@ -188,6 +190,27 @@ def test_a_limit_without_a_strategy_holds() -> None:
 
     assert built.usage["total"] <= 100
     assert built.messages[-1]["content"].endswith(numbered(19))
+
+
+def test_a_result_takes_the_place_of_its_placeholder() -> None:
+    """A build that deletes messages adds none: the result of the call is still to come."""
+    context = manager(sync_history=True)
+    context.add_user_message("Book the ferry.")
+    context.add_assistant_message("", [{"id": "c1", "name": "book", "arguments": {}}])
+    context.add_user_message("How is it going?")
+    built = context.build_messages()
+    context.add_tool_result(tool_call_id="c1", name="book", result="Booked")
+
+    assert CANCELLED in [message["content"] for message in built]
+    results = [each["content"] for each in context.build_messages() if each["role"] == "tool"]
+    assert results == ["Booked"]
+    assert CANCELLED not in [message["content"] for message in context.messages]
+
+
+def test_objects_of_an_sdk_are_refused() -> None:
+    """They would be left out of each context."""
+    with pytest.raises(MessageError, match=r"the message\.content\[0\] is no mapping"):
+        manager().add_message_dict({"role": "assistant", "content": [object()]})
 
 
 def test_builds_leave_the_history_alone() -> None:
