@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from formatters.model import Count, Role, Row
 from formatters.repair.sequence import repair
-from formatters.rows import ROLES
+from formatters.rows import ROLES, as_mapping
 from service.budget.decisions import REASONS, Outcome
 from service.budget.groups import Fit, Group, Strategy, cost
 from service.conversation.sending import can_be_sent, message_tokens
@@ -124,15 +124,20 @@ def check_message(row: object, place: str) -> None:
 
 
 def check_elements(row: Row, place: str) -> None:
-    """Raise `MessageError` for parts and calls that are objects, such as those of an SDK."""
+    """Raise `MessageError` for parts and calls that can't be read.
+
+    These are objects, such as those of an SDK, and calls of OpenAI's custom tools.
+    """
     for key in ("content", "parts", "tool_calls"):
         value = row.get(key)
         elements = value if isinstance(value, list | tuple) else [value]
         for index, element in enumerate(elements):
+            at = f"{place}.{key}[{index}]" if elements is value else f"{place}.{key}"
             if not isinstance(element, _PLAIN):
                 fix = "pass its model_dump()" if hasattr(element, "model_dump") else "convert it"
-                at = f"{place}.{key}[{index}]" if elements is value else f"{place}.{key}"
                 raise MessageError(f"{at} is no mapping but {shown(element)}: {fix}")
+            if key == "tool_calls" and as_mapping(element).get("type") == "custom":
+                raise MessageError(f"{at} calls a custom tool: only calls of functions can be read")
 
 
 def _pin_opener(groups: list[Group]) -> list[Group]:

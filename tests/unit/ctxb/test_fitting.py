@@ -211,6 +211,10 @@ class Dumped:
             [{"role": "assistant", "content": None, "tool_calls": [Dumped()]}],
             "messages[0].tool_calls[0] is no mapping but ",
         ),
+        (
+            [{"role": "assistant", "tool_calls": [{"type": "custom", "custom": {"name": "f"}}]}],
+            "messages[0].tool_calls[0] calls a custom tool: only calls of functions",
+        ),
     ],
 )
 def test_an_unknown_shape_is_an_error_with_its_place_and_a_remedy(
