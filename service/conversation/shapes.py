@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from operator import itemgetter
 from typing import Any, Final
 
 from formatters.model import Message, Role, Row, ToolCall
@@ -308,6 +309,13 @@ class PartShape:
         """Return the last of several messages with the parts of all."""
         parts = [part for row in rows for part, _ in self._read_parts(row, "")]
         return {**rows[-1], self._form.key: parts}
+
+    def with_results_first(self, row: Row) -> Row:
+        """Return a row whose results precede its other parts; the same row if they do."""
+        read = [(not isinstance(c, Message), part) for part, c in self._read_parts(row, "")]
+        ordered = [part for _, part in sorted(read, key=itemgetter(0))]
+        is_same = all(one is other for one, (_, other) in zip(ordered, read, strict=True))
+        return row if is_same else {**row, self._form.key: ordered}
 
     def make_result(self, _caller: Row, result: Message) -> Row:
         """Return a result as a user's message of one part."""

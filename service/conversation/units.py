@@ -15,7 +15,7 @@ from formatters.recent import Recent
 from formatters.repair.sequence import read_valid, repair, split_units
 from service.budget.groups import Group
 from service.conversation.messages import is_summary
-from service.conversation.shapes import PartShape, Shape, is_system, is_written_id, shape_of
+from service.conversation.shapes import BLOCKS, PartShape, Shape, is_system, is_written_id, shape_of
 
 #: Return the tokens of one of the caller's messages.
 RowCost = Callable[[Row], int]
@@ -245,6 +245,8 @@ class Item(NamedTuple):
         shape = shape_of(row)
         name = name or str(index)
         messages = shape.read(row, name)
+        if shape is BLOCKS and len({message.role for message in messages}) > 1:
+            row = BLOCKS.with_results_first(row)  # Anthropic's API requires it
         is_dialogue = all(message.role is not Role.OTHER for message in messages)
         is_instruction = not is_dialogue and is_system(row)
         indexes = frozenset() if index is None else frozenset((index,))

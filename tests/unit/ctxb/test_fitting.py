@@ -226,6 +226,24 @@ def test_an_unknown_shape_is_an_error_with_its_place_and_a_remedy(
     assert error in str(raised.value)
 
 
+def test_results_precede_other_blocks() -> None:
+    """Anthropic's API requires it; the message itself stays as it is."""
+    asked = {"role": "user", "content": "Where is my boat?"}
+    call = {"type": "tool_use", "id": "t1", "name": "find", "input": {}}
+    answer = {"type": "tool_result", "tool_use_id": "t1", "content": "At the lake."}
+    text = {"type": "text", "text": "And the key?"}
+    given = {"role": "user", "content": [text, answer]}
+    fitted = fit([asked, {"role": "assistant", "content": [call]}, given], 300)
+
+    assert fitted.messages[-1] == {"role": "user", "content": [answer, text]}
+    assert given["content"] == [text, answer]
+    assert [(d.outcome, d.reason) for d in fitted.decisions] == [
+        *[("kept", "fits")] * 2,
+        ("repaired", "result_moved"),
+    ]
+    assert fit(fitted.messages, 300).messages[-1] is fitted.messages[-1]
+
+
 @pytest.mark.parametrize("max_tokens", [0, -1, "3000", 2.5, True])
 def test_a_budget_is_a_whole_number(max_tokens: Any) -> None:
     """Of at least one token."""
