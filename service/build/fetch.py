@@ -56,6 +56,8 @@ LONG_PART: Final = 4
 MIN_PREVIEW: Final = 64
 #: Rows that a search for a text reads at a time.
 SCAN_ROWS: Final = 500
+#: The places of a text in one message that are looked for.
+MAX_HITS: Final = 1_000
 #: The fewest tokens that a message takes, about; more matches than fit are not looked for.
 MESSAGE_TOKENS: Final = 5
 #: Rows that may be added between an answer and the recall by a handle in it.
@@ -749,19 +751,21 @@ def fold(text: str) -> str:
 
 
 def find_in_lines(lines: Sequence[str], needles: Set[str]) -> list[Hit]:
-    """Return where folded texts are in lines, in order."""
+    """Return where folded texts are in lines, in order: of many places the first and the last."""
     folded = [*map(fold, lines)]
     starts = [0, *accumulate(map(len, folded))]
     whole = "".join(folded)
     hits = []
     for needle in needles:
+        places = [at for at in [whole.rfind(needle)] if at >= 0]
         at = whole.find(needle)
-        while at >= 0:
-            end = at + len(needle)
-            first, last = bisect_right(starts, at), bisect_left(starts, end)
-            start = at - starts[first - 1]
+        while at >= 0 and len(places) < MAX_HITS:
+            places.append(at)
+            at = whole.find(needle, at + len(needle))
+        for place in places:
+            first, last = bisect_right(starts, place), bisect_left(starts, place + len(needle))
+            start = place - starts[first - 1]
             hits.append(Hit(first, last, start, start + len(needle)))
-            at = whole.find(needle, end)
     return sorted(hits)
 
 

@@ -69,6 +69,8 @@ T = TypeVar("T")
 
 #: Limit of the ids that a warning lists.
 MAX_IDS: Final = 5
+#: Rows of a request without content that are looked at for what they have instead.
+MAX_WITHOUT: Final = 100
 #: The work of a message or a call besides its text, in characters.
 MESSAGE_WORK: Final = 200
 #: The work of the opaque parts of a provider, in characters.
@@ -385,15 +387,14 @@ def _foreign_parts(row: Row) -> set[str]:
 
 def _misnamed_contents(past: Sequence[Row], pointer: str) -> Iterator[WarningRecord]:
     """Warn of rows of a request that have a text, but not at ``content``."""
-    found = ((index, explain_misnamed_content(row)) for index, row in enumerate(past))
-    misnamed = {index: detail for index, detail in found if detail}
-    if misnamed:
-        index, detail = next(iter(misnamed.items()))
-        yield WarningRecord(
-            code="content_skipped",
-            pointer=f"{pointer}/{index}",
-            detail=f"messages left out: {len(misnamed)}, as the first {detail}",
-        )
+    without = [index for index, row in enumerate(past) if "content" not in row]
+    details = ((index, explain_misnamed_content(past[index])) for index in without[:MAX_WITHOUT])
+    first = next(((index, detail) for index, detail in details if detail), None)
+    if first:
+        index, detail = first
+        detail = f"left out, as it {detail}; messages without content: {len(without)}"
+        place = f"{pointer}/{index}"
+        yield WarningRecord(code="content_skipped", pointer=place, detail=detail)
 
 
 def _system_messages(past: Sequence[Row], pointer: str) -> Iterator[WarningRecord]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache, cached_property
+from itertools import islice
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar
 
 import structlog
@@ -46,6 +47,7 @@ from service.wire.payload import (
 from service.wire.protocol import SCHEMA_VERSION
 from service.wire.validation import (
     INPUT_KEYS,
+    MAX_COMPARED,
     check_consistency,
     check_ids,
     check_input,
@@ -492,7 +494,10 @@ def misplaced_keys(request: Mapping[str, object], options: Set[str] = frozenset(
         holder = as_mapping(content.get("metadata"))
         places["/content"] = (content, frozenset(Run.model_fields))
         places["/content/metadata"] = (holder, frozenset(RunMetadata.model_fields))
-    unknown = {place: given.keys() - known for place, (given, known) in places.items()}
+    unknown = {
+        place: [*islice((key for key in given if key not in known), MAX_COMPARED)]
+        for place, (given, known) in places.items()
+    }
     if not any(unknown.values()):
         return []  # as in most requests
     elsewhere = {"conversation_id"} - request.keys()

@@ -6,6 +6,7 @@ All of them read the plain JSON object, before any model is made of it.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -143,6 +144,8 @@ def with_derived_ids(request: Mapping[str, object], *, nameless: bool = False) -
     }
 
 
+#: Keys of an object that are compared with known ones: of more, the first.
+MAX_COMPARED: Final = 50
 #: Keys at which other programs have what a message says.
 _OTHER_CONTENT: Final = frozenset({"text", "parts", "message", "body"})
 
@@ -152,7 +155,7 @@ def explain_misnamed_content(row: Mapping[str, object]) -> str | None:
     calls = row.get("tool_calls") or as_mapping(row.get("metadata")).get("tool_calls")
     if "content" in row or calls:
         return None
-    for key in map(str, row):
+    for key in map(str, islice(row, MAX_COMPARED)):
         if key in _OTHER_CONTENT or did_you_mean(key, ("content",), cutoff=0.8):
             return f"has no content, but {shown(key)}: write its text at content"
     return None
@@ -245,7 +248,7 @@ _OF_INPUT: Final = frozenset({"history", "current_input", "run", "short"})
 
 def _explain_slip(name: str, given: object) -> str:
     """Return the key that was written for a missing one, if it is there."""
-    for key in map(str, as_mapping(given)):
+    for key in map(str, islice(as_mapping(given), MAX_COMPARED)):
         if did_you_mean(key, (name,), cutoff=0.8):
             return f", but the key is {shown(key)}"
     return ""

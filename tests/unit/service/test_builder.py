@@ -886,7 +886,7 @@ async def test_an_input_that_is_in_past_too_is_named(
         ([{"role": "user", "parts": [{"text": "Hello"}]}], "past has parts, in messages: 1,"),
         (
             [{"role": "user", "text": "Hello"}, {"role": "user", "Content": "Hi"}],
-            "messages left out: 2, as the first has no content, but 'text': write its text at",
+            "left out, as it has no content, but 'text': write its text at content; messages with",
         ),
     ],
 )
