@@ -64,7 +64,8 @@ class Summarization(Strategy):
             # the newest group takes precedence over any summary
             if is_in_share and kept_with_it and is_needed:
                 summary, kept = candidate, kept_with_it
-                is_stable = len(kept) == len(after)
+                # the first group that was read changes, but not the one after a covered one
+                is_stable = len(kept) == len(after) < len(groups)
                 break
         fit = make_fit(groups, kept, budget, "older")
         # groups lack a summary, or the summaries have outgrown their share

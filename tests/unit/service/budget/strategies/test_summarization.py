@@ -72,6 +72,8 @@ def test_turns_begin_after_those_that_a_summary_covers() -> None:
         fit = ALL.fit_with_summaries(GROUPS, budget, [candidate(12, "012")])
         assert fit.stored_summary
         assert fit.stable_prefix == is_stable
+    unread = [candidate(12, "9", beyond=True)]
+    assert not ALL.fit_with_summaries(GROUPS, 75, unread).stable_prefix
     assert not ALL.fit(GROUPS, 55).stable_prefix
 
 
