@@ -3,7 +3,7 @@
 Each entry is an atomic unit: one message, or an AI message with its tool results.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final, Literal
@@ -32,7 +32,7 @@ from formatters.repair.sequence import (
     repair,
     split_units,
 )
-from formatters.rows import results_without_calls, sort_messages, truncate
+from formatters.rows import results_of_cut_runs, sort_messages, truncate
 
 
 def native_history(facts: Facts) -> Block:
@@ -54,7 +54,7 @@ def native_history(facts: Facts) -> Block:
         moves=bool(beyond) or facts.more_history,
         starts=facts.starts,
         omissions=(
-            *_filtered(repaired, facts),
+            *_filtered(repaired, results_of_cut_runs(facts) if repaired.filtered else ()),
             *(
                 Omission(tuple(m.id for m in unit if m.id not in repaired.synthetic), BEYOND_LIMIT)
                 for unit in beyond
@@ -78,7 +78,7 @@ def run_so_far(facts: Facts, history: Block | None = None) -> Block:
         gives_way=TrimPolicy.ALL_BUT_NEWEST,
         native=True,
         volatile=True,
-        omissions=_filtered(repaired, facts),
+        omissions=_filtered(repaired),
     )
 
 
@@ -170,14 +170,16 @@ def _shorten(unit: AtomicUnit, repaired: RepairedSequence, facts: Facts, chars: 
     return replace(entry, reasons={**entry.reasons, **cut})
 
 
-def _filtered(repaired: RepairedSequence, facts: Facts) -> tuple[Omission, ...]:
-    orphans = results_without_calls(facts) if repaired.filtered else ()
-
-    def reason(id_: str) -> str:
-        is_orphan = repaired.filtered[id_] == "orphan_result" and id_ in orphans
-        return CALL_NOT_READ if is_orphan else repaired.filtered[id_]
-
-    return tuple(Omission((id_,), reason(id_)) for id_ in repaired.filtered)
+def _filtered(
+    repaired: RepairedSequence, of_cut_runs: Collection[str] = ()
+) -> tuple[Omission, ...]:
+    """Return the messages that repair left out, with their reasons."""
+    return tuple(
+        Omission(
+            (id_,), CALL_NOT_READ if reason == "orphan_result" and id_ in of_cut_runs else reason
+        )
+        for id_, reason in repaired.filtered.items()
+    )
 
 
 #: The content of a tool result that was cleared, and of one that can be recalled.

@@ -256,8 +256,11 @@ def grouped_history(facts: Facts) -> GroupedHistory:
     return facts.grouped or group_history(facts.history)
 
 
-def results_without_calls(facts: Facts) -> frozenset[str]:
-    """Return the ids of the tool results whose call may be in a row that was not read."""
+def results_of_cut_runs(facts: Facts) -> frozenset[str]:
+    """Return the ids of the tool results of runs that were not read from their beginning.
+
+    The call of such a result may be in a row that was not read.
+    """
     if not facts.more_history:
         return frozenset()
     whole: set[str | None] = set()  # runs of which all rows from the first on were read

@@ -1,6 +1,6 @@
 """The `[SHARED_MEMORY]` block: the earlier conversation, one entry per turn."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Final
 
@@ -23,7 +23,7 @@ from formatters.model import (
     kept,
 )
 from formatters.printed import find_reasons, format_result, format_row
-from formatters.rows import grouped_history, read_rows, results_without_calls, split_turn
+from formatters.rows import grouped_history, read_rows, results_of_cut_runs, split_turn
 from formatters.times import format_stamp
 
 HEADER: Final = f"[{Tag.SHARED_MEMORY} {COUNT_MARK}]\nRecent conversation memory:\n\n"
@@ -41,7 +41,7 @@ def shared_memory(facts: Facts) -> Block:
     """Show the history, oldest first: human messages with their time, answers indented."""
     history = grouped_history(facts)
     turns, beyond = _limit_rows(history.turns, facts.memory)
-    orphans = results_without_calls(facts) if history.unprinted else ()
+    of_cut_runs = results_of_cut_runs(facts) if history.unprinted else ()
     stable_header = facts.memory.header == "still"
     view, guard = facts.memory, facts.guard
     form = (_entry, *view.form, guard)
@@ -59,12 +59,7 @@ def shared_memory(facts: Facts) -> Block:
         starts=facts.starts,
         omissions=(
             *(
-                _omission(
-                    [message],
-                    CALL_NOT_READ
-                    if message.id in orphans
-                    else _UNPRINTED.get(message.role, "empty"),
-                )
+                _omission([message], _why_unprinted(message, of_cut_runs))
                 for message in history.unprinted
             ),
             *beyond,
@@ -90,6 +85,12 @@ class MemoryFormatter:
         messages = read_rows(reversed(history))
         view = MemoryView(limit=limit)
         return shared_memory(Facts(current_input="", history=messages, memory=view)).text
+
+
+def _why_unprinted(message: Message, of_cut_runs: Collection[str]) -> str:
+    if message.id in of_cut_runs:
+        return CALL_NOT_READ
+    return _UNPRINTED.get(message.role, "empty")
 
 
 def _has_opening(turns: Sequence[Turn]) -> bool:

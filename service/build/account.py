@@ -202,12 +202,7 @@ def find_not_shown(gathered: Gathered, fitted: Fitted, unstored: frozenset[str])
         id_
         for decision in fitted.decisions
         for id_ in stored.intersection(decision.message_ids)
-        if (
-            decision.outcome == "dropped"
-            if decision.block == Tag.RUN
-            else decision.outcome in _RECALLABLE
-            or (decision.outcome == "annotated" and id_ in results)
-        )
+        if _is_missing(decision, is_result=id_ in results)
     }
     newest = next((row.id for row in reversed(rows) if row.id in missing), None)
     beside = newest or next((row.id for row in rows), None)
@@ -217,6 +212,12 @@ def find_not_shown(gathered: Gathered, fitted: Fitted, unstored: frozenset[str])
         return None
     handle = make_handle(beside) if beside else None
     return NotShown(messages=messages, results=missing_results, handle=handle)
+
+
+def _is_missing(decision: Decision, *, is_result: bool) -> bool:
+    if decision.block == Tag.RUN:
+        return decision.outcome == "dropped"
+    return decision.outcome in _RECALLABLE or (decision.outcome == "annotated" and is_result)
 
 
 def most_not_shown(gathered: Gathered) -> NotShown | None:

@@ -234,12 +234,12 @@ def _messages(run: Mapping[str, object]) -> Sequence[object]:
 
 
 def _detail_of(detail: ErrorDetails) -> str:
-    name, message = detail["loc"][-1:], detail["msg"].removeprefix("Value error, ")
+    last, message = detail["loc"][-1:], detail["msg"].removeprefix("Value error, ")
     if detail["type"] == "missing":
-        message = f"is required{_explain_slip(str(*name), detail['input'])}"
+        message = f"is required{_explain_slip(str(last[0]), detail['input'])}"
     elif detail["loc"] in {("content", "run"), ("content", "short")}:
         message = "must be an object"
-    return message if _OF_INPUT.isdisjoint(name) else f"{message}; {INPUT_KEYS}"
+    return message if _OF_INPUT.isdisjoint(last) else f"{message}; {INPUT_KEYS}"
 
 
 #: Steps to what a content has to have, and to the content in either form.

@@ -56,7 +56,7 @@ class Summarization(Strategy):
         dropped = groups[: len(groups) - len(kept)]
         is_stable = False
         for candidate in candidates:
-            after = _after(groups, candidate)
+            after = _groups_after(groups, candidate)
             kept_with_it = newest_that_fit(after, budget - candidate.tokens)
             is_newest = candidate is candidates[-1] and self.summary_budget_ratio > 0
             is_in_share = is_newest or candidate.tokens <= budget * self.summary_budget_ratio
@@ -80,7 +80,7 @@ class Summarization(Strategy):
         return replace(fit, stored_summary=summary, wanted_summary=wanted, stable_prefix=is_stable)
 
 
-def _after(groups: Sequence[Group], summary: SummaryCandidate) -> Sequence[Group]:
+def _groups_after(groups: Sequence[Group], summary: SummaryCandidate) -> Sequence[Group]:
     """Return the groups after the last one that a summary covers; the newest one in any case."""
     covered = (group.index for group in reversed(groups[:-1]) if summary.covers(group))
     last = next(covered, None)
