@@ -14,6 +14,11 @@ CallPosition = tuple[int, int]
 #: Values that a call and its result have in common.
 _Key = tuple[str | None, ...]
 _CallKeys = Callable[[Message, ToolCall], tuple[_Key, ...]]
+_ResultKey = Callable[[Message], _Key | None]
+
+#: The contents of placeholder results: of a call without a result, and of one still in flight.
+CANCELLED: Final = "(Cancelled: the tool gave no result.)"
+PENDING: Final = "(No result yet: the tool is still running.)"
 
 #: The longest name of a function that all APIs accept.
 _NAME_CHARS: Final = 64
@@ -36,7 +41,8 @@ def match_results(messages: Sequence[Message]) -> ResultMatches:
     A result with an id answers the nearest earlier call with that id and no result: of its own run
     if the run has such a call, else of any run. Failing that, it answers the nearest later call of
     its own run. A result without an id answers the nearest earlier unanswered call of its run, one
-    of its name if it has a name. Of the calls of one message the first is the nearest.
+    of its name if it has a name. Of the calls of one message the first is the nearest. A
+    placeholder, as of a context that was stored, answers only a call that no other result answers.
     """
     callers = [message for message in messages if message.role is Role.AI]
     known = {key for m in callers for call in m.tool_calls for key in _id_keys(m, call)}
@@ -49,17 +55,26 @@ def match_results(messages: Sequence[Message]) -> ResultMatches:
         return id_in_run(message) or (read_result_id(message),)
 
     indexes = range(len(messages))
-    by_call: dict[CallPosition, int] = {}
-    unmatched = [index for index, message in enumerate(messages) if message.role is Role.TOOL]
-    for order, keys_of, key_of in (
+    rounds: tuple[tuple[Sequence[int], _CallKeys, _ResultKey], ...] = (
         (indexes, _id_keys, id_anywhere),
-        (reversed(indexes), _id_keys, id_in_run),
+        (indexes[::-1], _id_keys, id_in_run),
         (indexes, _name_keys, _name_in_run),
         (indexes, _name_keys, _run),
-    ):
-        keys = {index: key_of(messages[index]) for index in unmatched}
-        if any(keys.values()):
-            unmatched = _match(messages, order, keys_of, keys, by_call)
+    )
+    by_call: dict[CallPosition, int] = {}
+    given: list[int] = []
+    placeholders: list[int] = []
+    for index, message in enumerate(messages):
+        if message.role is Role.TOOL:
+            (placeholders if message.content in (CANCELLED, PENDING) else given).append(index)
+    unmatched: list[int] = []
+    for results in (given, placeholders):
+        left = results
+        for order, keys_of, key_of in rounds:
+            keys = {index: key_of(messages[index]) for index in left}
+            if any(keys.values()):
+                left = _match(messages, order, keys_of, keys, by_call)
+        unmatched += left
     duplicates = frozenset(i for i in unmatched if (read_result_id(messages[i]),) in known)
     orphans = frozenset(unmatched) - duplicates
     return ResultMatches(by_call=by_call, duplicates=duplicates, orphans=orphans)

@@ -9,11 +9,13 @@ from typing import Final, NamedTuple
 
 from formatters.model import AnswerCall, ChatMessage, Message, Role, ToolCall, kept
 from formatters.repair.calls import repair_calls
-from formatters.repair.matching import CallPosition, match_results, read_result_id
-
-#: The contents of placeholder results: of a call without a result, and of one still in flight.
-CANCELLED: Final = "(Cancelled: the tool gave no result.)"
-PENDING: Final = "(No result yet: the tool is still running.)"
+from formatters.repair.matching import (
+    CANCELLED,
+    PENDING,
+    CallPosition,
+    match_results,
+    read_result_id,
+)
 
 #: The content of an empty tool result; APIs refuse empty content.
 EMPTY: Final = "(The tool gave an empty result.)"

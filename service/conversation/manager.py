@@ -32,7 +32,6 @@ from service.conversation.messages import (
     create_assistant_tool_call_message,
     create_tool_result_message,
     create_user_message,
-    is_placeholder,
     result_text,
     speaker_name,
     with_mark,
@@ -345,10 +344,7 @@ class ContextManager:
         """Return the messages for the next call, with their tokens."""
         built, rows = self._build(conversation_id, describe_time(self._clock()))
         if self.sync_history:
-            given = self.rows(conversation_id)
-            # a placeholder would take the place of the result that it waits for
-            rows = [row for row in rows if not is_placeholder(row) or row in given]
-            self.replace_rows(with_summaries(rows, given), conversation_id)
+            self.replace_rows(with_summaries(rows, self.rows(conversation_id)), conversation_id)
         if built.over_budget:
             excess = built.usage["total"] - built.usage["available"]
             self._warn(f"what is always kept exceeds the budget by {excess} tokens")

@@ -8,7 +8,6 @@ from typing import Any, Final, Literal, NotRequired, Protocol, TypedDict
 
 from formatters.guard import GUARD
 from formatters.model import Row, ToolCall
-from formatters.repair.sequence import CANCELLED, PENDING
 from formatters.rows import as_mapping, read_tool_calls
 
 
@@ -209,11 +208,6 @@ def summary_number(row: Row) -> int:
 def _number(row: Row, key: str) -> int:
     value = as_mapping(row.get("metadata")).get(key)
     return value if isinstance(value, int) else 0
-
-
-def is_placeholder(row: Row) -> bool:
-    """Return whether a message stands for the result of a call that has none."""
-    return str(row.get("role")).lower() == "tool" and row.get("content") in (CANCELLED, PENDING)
 
 
 def with_summaries(kept: Sequence[Row], rows: Sequence[Row]) -> list[Row]:

@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import Any, Final
 
 from formatters.model import Message, Role, Row, ToolCall
+from formatters.repair.matching import CANCELLED, PENDING
 from formatters.rows import (
     ROLES,
     as_mapping,
@@ -373,6 +374,7 @@ class FunctionForm:
         if result := as_mapping(part.get(_find_key(part, _RESULT_KEYS))):
             response = result.get("response")
             text = "" if response is None else write_json(response)
+            text = _WRITTEN_PLACEHOLDERS.get(text, text)
             return _read_result(name, text, result.get("id"), result.get("name"))
         return None
 
@@ -436,3 +438,7 @@ def _read_result(name: str, text: str, id_: object, function: object = None) -> 
 def write_json(value: object) -> str:
     """Return a value as JSON without blanks or escapes of letters, as it is counted."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+#: Placeholders by the JSON that `FunctionForm` writes for them.
+_WRITTEN_PLACEHOLDERS: Final = {write_json({"result": text}): text for text in (CANCELLED, PENDING)}

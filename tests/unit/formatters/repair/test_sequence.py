@@ -6,7 +6,8 @@ import pytest
 
 from formatters.model import Message, Role, ToolCall
 from formatters.repair.calls import repair_calls
-from formatters.repair.sequence import CANCELLED, EMPTY, PENDING, RepairedSequence, repair
+from formatters.repair.matching import CANCELLED, PENDING
+from formatters.repair.sequence import EMPTY, RepairedSequence, repair
 
 ROLES = {"u": Role.HUMAN, "a": Role.AI, "t": Role.TOOL, "s": Role.OTHER}
 

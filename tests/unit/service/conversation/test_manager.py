@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from formatters.repair.sequence import CANCELLED
+from formatters.repair.matching import CANCELLED
 from service.budget.strategies.middle_out import MiddleOut
 from service.conversation.context_config import ContextConfig
 from service.conversation.manager import ContextManager
@@ -193,7 +193,7 @@ def test_a_limit_without_a_strategy_holds() -> None:
 
 
 def test_a_result_takes_the_place_of_its_placeholder() -> None:
-    """A build that deletes messages adds none: the result of the call is still to come."""
+    """The history holds what was sent, and the result of the call is still to come."""
     context = manager(sync_history=True)
     context.add_user_message("Book the ferry.")
     context.add_assistant_message("", [{"id": "c1", "name": "book", "arguments": {}}])
@@ -205,6 +205,22 @@ def test_a_result_takes_the_place_of_its_placeholder() -> None:
     results = [each["content"] for each in context.build_messages() if each["role"] == "tool"]
     assert results == ["Booked"]
     assert CANCELLED not in [message["content"] for message in context.messages]
+
+
+def test_a_call_keeps_its_placeholder_when_the_answer_after_it_goes() -> None:
+    """The next build is the same."""
+    context = manager(max_tokens=1, strategy=SmartWindowSizeContext(5, 1, True), sync_history=True)
+    context.add_user_message("Book the ferry.")
+    context.add_user_message("How is it going?")
+    made: list[dict[str, object]] = [
+        {"id": id_, "name": "book", "arguments": {}} for id_ in ("c1", "c2")
+    ]
+    context.add_assistant_message("", made)
+    context.add_assistant_message("It is going well.")
+    once = context.build_messages()
+
+    assert once[-1] == {"role": "tool", "content": CANCELLED, "tool_call_id": "c2"}
+    assert context.build_messages() == once
 
 
 def test_objects_of_an_sdk_are_refused() -> None:

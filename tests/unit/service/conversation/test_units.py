@@ -7,7 +7,7 @@ import pytest
 
 from formatters.model import Row
 from formatters.native import CLEARED
-from formatters.repair.sequence import CANCELLED
+from formatters.repair.matching import CANCELLED
 from service.budget.estimates import SimpleTokenCounter
 from service.budget.groups import Strategy
 from service.budget.strategies.middle_out import MiddleOut
@@ -220,6 +220,21 @@ def test_results_stand_behind_their_call() -> None:
         HI,
         results(text="so?"),
     ]
+
+
+def test_a_result_takes_the_place_of_its_placeholder() -> None:
+    """As in a context that was stored; of two placeholders the first one stays."""
+    made = {"functionResponse": {"name": "search", "response": {"result": CANCELLED}}}
+    asked = parts("model", function_call("search"))
+
+    for answer in (BYE, said("assistant", "bye")):
+        chat = [calls("1"), result("1", CANCELLED), answer]
+        assert mended([*chat, result("1")]) == [calls("1"), result("1"), answer]
+        assert mended([*chat, result("1", CANCELLED)]) == chat
+    blocks = [uses("1"), results("1", content=CANCELLED), HI, results("1")]
+    assert mended(blocks) == [uses("1"), results("1"), HI]
+    stored = [asked, parts("user", made), HI, parts("user", response())]
+    assert mended(stored) == [asked, parts("user", response()), HI]
 
 
 def test_results_that_change_stand_in_one_message_where_they_can() -> None:
