@@ -3,15 +3,13 @@
 import asyncio
 import json
 import re
-import unicodedata
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from formatters.fetched import FetchView, fetched, find_tool_names, full_text
-from formatters.guard import Place, normalize
+from formatters.guard import Place
 from formatters.handles import HANDLE_CHARS, is_handle, make_handle, split_lines
 from formatters.model import Block, Count, Entry, Facts, Message, PreviewLimit, Role, Row, Tag
 from formatters.recalled import HEADER, insert_day_lines, make_day_line, recalled
@@ -29,6 +27,7 @@ from service.budget.strategies.relevance import Relevance
 from service.build.account import ShownRows
 from service.build.gather import Gathering, Sources
 from service.build.plan import Plan
+from service.build.text_search import find_in_lines, fold
 from service.config.settings import MemorySettings, Settings
 from service.errors import HistoryUnavailableError, InvalidRequestError, Problem, StoreError, shown
 from service.observe.metrics import Metrics
@@ -56,8 +55,6 @@ LONG_PART: Final = 4
 MIN_PREVIEW: Final = 64
 #: Rows that a search for a text reads at a time.
 SCAN_ROWS: Final = 500
-#: The places of a text in one message that are looked for.
-MAX_HITS: Final = 1_000
 #: The fewest tokens that a message takes, about; more matches than fit are not looked for.
 MESSAGE_TOKENS: Final = 5
 #: Rows that may be added between an answer and the recall by a handle in it.
@@ -732,41 +729,6 @@ class _Room:
         self._left -= tokens
         self._open.add(run)
         return True
-
-
-class Hit(NamedTuple):
-    """A place of a text in lines."""
-
-    #: Its first and its last line, counted from 1.
-    first: int
-    last: int
-    #: Its characters in these lines, about.
-    start: int
-    end: int
-
-
-def fold(text: str) -> str:
-    """Return a text as a search compares it: as it is shown, composed, in lower case."""
-    return unicodedata.normalize("NFC", normalize(text)).casefold()
-
-
-def find_in_lines(lines: Sequence[str], needles: Set[str]) -> list[Hit]:
-    """Return where folded texts are in lines, in order: of many places the first and the last."""
-    folded = [*map(fold, lines)]
-    starts = [0, *accumulate(map(len, folded))]
-    whole = "".join(folded)
-    hits = []
-    for needle in needles:
-        places = [at for at in [whole.rfind(needle)] if at >= 0]
-        at = whole.find(needle)
-        while at >= 0 and len(places) < MAX_HITS:
-            places.append(at)
-            at = whole.find(needle, at + len(needle))
-        for place in places:
-            first, last = bisect_right(starts, place), bisect_left(starts, place + len(needle))
-            start = place - starts[first - 1]
-            hits.append(Hit(first, last, start, start + len(needle)))
-    return sorted(hits)
 
 
 def _readable(rows: Sequence[Row]) -> tuple[Message, ...]:

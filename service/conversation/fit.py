@@ -13,7 +13,7 @@ from formatters.rows import ROLES, as_mapping
 from service.budget.decisions import REASONS, Outcome
 from service.budget.groups import Fit, Group, Strategy, cost
 from service.conversation.sending import can_be_sent, message_tokens
-from service.conversation.shapes import BLOCKS, PARTS, shape_of
+from service.conversation.shapes import BLOCKS, PARTS
 from service.conversation.strategies import fit_pinned
 from service.conversation.units import (
     Item,
@@ -290,8 +290,8 @@ class _Decider:
             mended = None
         given = self._rows[position]
         if item.row is not given and not mended:  # a placeholder may have been added to it
-            is_moved = shape_of(given) is BLOCKS and BLOCKS.with_results_first(given) is not given
-            mended = "result_moved" if is_moved else "result_missing"
+            _, reason = BLOCKS.as_required(given) if item.shape is BLOCKS else (given, "")
+            mended = reason or "result_missing"
         if mended:
             return MessageDecision(position, "repaired", mended, tokens, score)
         return MessageDecision(position, "kept", "fits", tokens, score)

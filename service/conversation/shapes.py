@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from operator import itemgetter
 from typing import Any, Final
 
 from formatters.model import Message, Role, Row, ToolCall
@@ -254,6 +253,12 @@ def _is_text(part: object) -> bool:
 _TEXT: Final = {"text"}
 
 
+def _is_blank(part: object) -> bool:
+    """Return whether a part is a text block without text."""
+    fields = as_mapping(part)
+    return fields.get("type") == "text" and not str(fields.get("text") or "").strip()
+
+
 class PartShape:
     """Messages that are lists of parts, with calls and results among them.
 
@@ -311,12 +316,19 @@ class PartShape:
         parts = [part for row in rows for part, _ in self._read_parts(row, "")]
         return {**rows[-1], self._form.key: parts}
 
-    def with_results_first(self, row: Row) -> Row:
-        """Return a row whose results precede its other parts; the same row if they do."""
-        read = [(not isinstance(c, Message), part) for part, c in self._read_parts(row, "")]
-        ordered = [part for _, part in sorted(read, key=itemgetter(0))]
-        is_same = all(one is other for one, (_, other) in zip(ordered, read, strict=True))
-        return row if is_same else {**row, self._form.key: ordered}
+    def as_required(self, row: Row) -> tuple[Row, str]:
+        """Return a row as Anthropic's API requires it, and the reason for a change, or "".
+
+        Results precede other parts, and no text is blank.
+        """
+        read = [(part, isinstance(content, Message)) for part, content in self._read_parts(row, "")]
+        ordered = sorted(read, key=lambda each: not each[1])
+        parts = [part for part, _ in ordered if not _is_blank(part)]
+        if ordered != read:
+            return {**row, self._form.key: parts}, "result_moved"
+        if len(parts) < len(read):
+            return {**row, self._form.key: parts}, "blank_text"
+        return row, ""
 
     def make_result(self, _caller: Row, result: Message) -> Row:
         """Return a result as a user's message of one part."""

@@ -230,7 +230,7 @@ class Item(NamedTuple):
     #: Its index among the caller's messages: none for a placeholder, several for joined messages.
     indexes: frozenset[int]
     shape: Shape
-    #: The message before any change.
+    #: The caller's message, before any change.
     given: Row
 
     #: Whether user, model or tools say it, so that it can be repaired.
@@ -245,13 +245,11 @@ class Item(NamedTuple):
         shape = shape_of(row)
         name = name or str(index)
         messages = shape.read(row, name)
-        if shape is BLOCKS and len({message.role for message in messages}) > 1:
-            row = BLOCKS.with_results_first(row)  # Anthropic's API requires it
         is_dialogue = all(message.role is not Role.OTHER for message in messages)
         is_instruction = not is_dialogue and is_system(row)
         indexes = frozenset() if index is None else frozenset((index,))
         flags = is_dialogue, is_instruction, is_summary(row)
-        return cls(row, messages, name, indexes, shape, row, *flags)
+        return cls(_as_required(row, shape), messages, name, indexes, shape, row, *flags)
 
     @property
     def is_empty_instruction(self) -> bool:
@@ -278,7 +276,7 @@ class Item(NamedTuple):
         if messages == self.messages:
             return self
         row = self.shape.write(self.given, self.name, messages)
-        return self._replace(row=row, messages=messages)
+        return self._replace(row=_as_required(row, self.shape), messages=messages)
 
     def clear_results(self, ids: Iterable[str]) -> "Item":
         """Return it without the content of these results; parts for a provider stay."""
@@ -292,6 +290,10 @@ class Item(NamedTuple):
                 for message in self.messages
             )
         )
+
+
+def _as_required(row: Row, shape: Shape) -> Row:
+    return BLOCKS.as_required(row)[0] if shape is BLOCKS else row
 
 
 #: Messages that stay together: a call with its results, or a single message.

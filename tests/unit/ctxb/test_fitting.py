@@ -11,6 +11,7 @@ import pytest
 
 from ctxb import BudgetExceededError, MessageError, SlidingWindowStrategy, fit, strategies
 from formatters.model import Count
+from formatters.native import CLEARED
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 PIER = {"role": "assistant", "content": "The rowing boat is at the northern pier, code 4711."}
@@ -242,6 +243,38 @@ def test_results_precede_other_blocks() -> None:
         ("repaired", "result_moved"),
     ]
     assert fit(fitted.messages, 300).messages[-1] is fitted.messages[-1]
+
+
+def test_a_cleared_result_is_kept_before_other_blocks() -> None:
+    """It is found by its place in the message as it was given."""
+    call = {"type": "tool_use", "id": "t1", "name": "find", "input": {}}
+    answer = {"type": "tool_result", "tool_use_id": "t1", "content": "At the lake. " * 30}
+    text = {"type": "text", "text": "And the key?"}
+    given: list[dict[str, Any]] = [
+        {"role": "user", "content": "Where is my boat?"},
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [text, answer]},
+        {"role": "assistant", "content": "On the hook."},
+        {"role": "user", "content": "Thanks."},
+    ]
+    clearing = strategies.ToolResultClearing(keep_recent_n=0)
+    kept = fit(given, 100, strategy=clearing).messages[2]["content"]
+
+    assert kept == [{**answer, "content": CLEARED}, text]
+
+
+def test_blank_texts_are_left_out() -> None:
+    """Anthropic's API refuses them, even where its model wrote them."""
+    blank, said = {"type": "text", "text": "\n\n"}, {"type": "text", "text": "I look."}
+    call = {"type": "tool_use", "id": "t1", "name": "find", "input": {}}
+    answer = {"type": "tool_result", "tool_use_id": "t1", "content": "At the lake."}
+    asked = {"role": "user", "content": "Where is my boat?"}
+    given = {"role": "assistant", "content": [said, blank, call]}
+    fitted = fit([asked, given, {"role": "user", "content": [answer]}], 300)
+
+    assert fitted.messages[1] == {"role": "assistant", "content": [said, call]}
+    assert [decision.reason for decision in fitted.decisions] == ["fits", "blank_text", "fits"]
+    assert given["content"] == [said, blank, call]
 
 
 @pytest.mark.parametrize("max_tokens", [0, -1, "3000", 2.5, True])

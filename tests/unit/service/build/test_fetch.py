@@ -13,7 +13,8 @@ from bench.recounts import tokens
 from formatters.handles import make_handle
 from formatters.model import Row, Summary
 from service.audit.reports import make_report
-from service.build.fetch import MAX_CALL_READS, SCAN_ROWS, fold
+from service.build.fetch import MAX_CALL_READS, SCAN_ROWS
+from service.build.text_search import fold
 from service.builder import ContextBuilder
 from service.config.settings import GatherSettings, MemorySettings, Settings
 from service.wire.recall import RecallRequest, RecallSuccess
