@@ -68,7 +68,7 @@ REASONS: Final = {
     "arguments_mended": "the arguments of a call were not a JSON object, so they were emptied",
     "name_mended": "the name of a call was too long, or not accepted by any API; it was changed",
     "empty_result": "it was an empty result, so a text that says so was added",
-    "blank_text": "it had a text block without text, which APIs refuse, so the block was left out",
+    "blank_text": "it had a blank text among its parts, which APIs refuse, so that was left out",
     "stray_calls": "it had tool calls, which only the assistant may have, so they were removed",
     "current_run": "it belongs to the run that is being built",
     "not_read": "they are beyond the limit of rows or the budget, so they were not read",

@@ -13,7 +13,7 @@ from formatters.rows import ROLES, as_mapping
 from service.budget.decisions import REASONS, Outcome
 from service.budget.groups import Fit, Group, Strategy, cost
 from service.conversation.sending import can_be_sent, message_tokens
-from service.conversation.shapes import BLOCKS, PARTS
+from service.conversation.shapes import PARTS
 from service.conversation.strategies import fit_pinned
 from service.conversation.units import (
     Item,
@@ -286,15 +286,28 @@ class _Decider:
             return MessageDecision(position, "dropped", reason, tokens, score)
         if group and not group.cleared.isdisjoint(message.id for message in item.messages):
             return MessageDecision(position, "cleared", "result_cleared", tokens, score)
-        if mended == "result_missing" and awaits_results(unit):
-            mended = None
         given = self._rows[position]
-        if item.row is not given and not mended:  # a placeholder may have been added to it
-            _, reason = BLOCKS.as_required(given) if item.shape is BLOCKS else (given, "")
-            mended = reason or "result_missing"
+        _, required = item.shape.as_required(given)
+        waits = awaits_results(unit)
+        if mended == "empty" or (mended == "result_missing" and waits):
+            mended = None  # of a part of it, or not yet
+        if item.row is not given and not mended:
+            # a placeholder may have been added to it
+            mended = required or (_call_change(item) if waits else "result_missing")
         if mended:
             return MessageDecision(position, "repaired", mended, tokens, score)
         return MessageDecision(position, "kept", "fits", tokens, score)
+
+
+def _call_change(item: Item) -> str:
+    """Return the reason for a change of calls."""
+    *_, before = item.shape.read(item.given, item.name)
+    for call, now in zip(before.tool_calls, item.messages[-1].tool_calls, strict=False):
+        if call.id != now.id:
+            return "call_renamed"
+        if call.name != now.name:
+            return "name_mended"
+    return "arguments_mended"
 
 
 def _repairs(rows: Sequence[Row]) -> dict[int, str]:

@@ -185,6 +185,16 @@ class RowShape:
             _set_field(written, "tool_calls", changed)
         return written
 
+    def as_required(self, row: Row) -> tuple[Row, str]:
+        """Return a row without blank texts among its parts, and the reason for a change, or ""."""
+        content = row.get("content")
+        if not is_list(content):
+            return row, ""
+        parts = [part for part in content if not _is_blank(part)]
+        if 0 < len(parts) < len(content):
+            return {**row, "content": parts}, "blank_text"
+        return row, ""
+
     def make_result(self, caller: Row, result: Message) -> Row:
         """Return a placeholder result for a call in ``caller``, as a row if the caller is one."""
         if "tool_calls" not in as_mapping(caller.get("metadata")):
@@ -254,9 +264,10 @@ _TEXT: Final = {"text"}
 
 
 def _is_blank(part: object) -> bool:
-    """Return whether a part is a text block without text."""
+    """Return whether a part is a text without words; one with a signature is more than a text."""
     fields = as_mapping(part)
-    return fields.get("type") == "text" and not str(fields.get("text") or "").strip()
+    is_text = fields.get("type") == "text" or fields.keys() == _TEXT
+    return is_text and not str(fields.get("text") or "").strip()
 
 
 class PartShape:
@@ -317,16 +328,18 @@ class PartShape:
         return {**rows[-1], self._form.key: parts}
 
     def as_required(self, row: Row) -> tuple[Row, str]:
-        """Return a row as Anthropic's API requires it, and the reason for a change, or "".
+        """Return a row as its API requires it, and the reason for a change, or "".
 
-        Results precede other parts, and no text is blank.
+        No text is blank, and for Anthropic results precede other parts.
         """
         read = [(part, isinstance(content, Message)) for part, content in self._read_parts(row, "")]
-        ordered = sorted(read, key=lambda each: not each[1])
+        ordered = read
+        if self._form.results_first:
+            ordered = sorted(read, key=lambda each: not each[1])
         parts = [part for part, _ in ordered if not _is_blank(part)]
         if ordered != read:
             return {**row, self._form.key: parts}, "result_moved"
-        if len(parts) < len(read):
+        if 0 < len(parts) < len(read):
             return {**row, self._form.key: parts}, "blank_text"
         return row, ""
 
@@ -348,6 +361,8 @@ class BlockForm:
 
     #: The key of a message that holds its parts.
     key = "content"
+    #: Whether results have to precede other parts.
+    results_first = True
 
     def read(self, part: Row, name: str) -> Message | ToolCall | None:
         """Return the result in a block, as a message with this id, or the call, or None."""
@@ -377,6 +392,7 @@ class FunctionForm:
     """
 
     key = "parts"
+    results_first = False
 
     def read(self, part: Row, name: str) -> Message | ToolCall | None:
         """Return the call or result of a part with such a key."""

@@ -15,7 +15,7 @@ from formatters.recent import Recent
 from formatters.repair.sequence import read_valid, repair, split_units
 from service.budget.groups import Group
 from service.conversation.messages import is_summary
-from service.conversation.shapes import BLOCKS, PartShape, Shape, is_system, is_written_id, shape_of
+from service.conversation.shapes import PartShape, Shape, is_system, is_written_id, shape_of
 
 #: Return the tokens of one of the caller's messages.
 RowCost = Callable[[Row], int]
@@ -249,7 +249,7 @@ class Item(NamedTuple):
         is_instruction = not is_dialogue and is_system(row)
         indexes = frozenset() if index is None else frozenset((index,))
         flags = is_dialogue, is_instruction, is_summary(row)
-        return cls(_as_required(row, shape), messages, name, indexes, shape, row, *flags)
+        return cls(shape.as_required(row)[0], messages, name, indexes, shape, row, *flags)
 
     @property
     def is_empty_instruction(self) -> bool:
@@ -275,8 +275,8 @@ class Item(NamedTuple):
         """Return it with these of its messages, in their current state."""
         if messages == self.messages:
             return self
-        row = self.shape.write(self.given, self.name, messages)
-        return self._replace(row=_as_required(row, self.shape), messages=messages)
+        row, _ = self.shape.as_required(self.shape.write(self.given, self.name, messages))
+        return self._replace(row=row, messages=messages)
 
     def clear_results(self, ids: Iterable[str]) -> "Item":
         """Return it without the content of these results; parts for a provider stay."""
@@ -290,10 +290,6 @@ class Item(NamedTuple):
                 for message in self.messages
             )
         )
-
-
-def _as_required(row: Row, shape: Shape) -> Row:
-    return BLOCKS.as_required(row)[0] if shape is BLOCKS else row
 
 
 #: Messages that stay together: a call with its results, or a single message.

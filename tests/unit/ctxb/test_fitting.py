@@ -15,6 +15,7 @@ from formatters.native import CLEARED
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 PIER = {"role": "assistant", "content": "The rowing boat is at the northern pier, code 4711."}
+BLANK = {"type": "text", "text": " "}
 QUESTION = {"role": "user", "content": "What was the code of the rowing boat?"}
 
 
@@ -275,6 +276,63 @@ def test_blank_texts_are_left_out() -> None:
     assert fitted.messages[1] == {"role": "assistant", "content": [said, call]}
     assert [decision.reason for decision in fitted.decisions] == ["fits", "blank_text", "fits"]
     assert given["content"] == [said, blank, call]
+
+
+@pytest.mark.parametrize(
+    ("key", "parts"),
+    [
+        ("content", [{"type": "image", "source": {}}, {"type": "text", "text": " "}]),
+        ("content", [{"type": "tool_result", "tool_use_id": "t1", "content": "so"}, BLANK]),
+        ("parts", [{"text": "I look."}, {"text": ""}]),
+    ],
+)
+def test_a_blank_text_goes_from_any_list_of_parts(key: str, parts: list[Any]) -> None:
+    """It is no message of its own, so the reason is the block's."""
+    call = {"type": "tool_use", "id": "t1", "name": "find", "input": {}}
+    asked: list[dict[str, Any]] = [
+        {"role": "user", "content": "Where?"},
+        {"role": "assistant", "content": [call]},
+    ]
+    given = [*(asked if "tool_use_id" in parts[0] else []), {"role": "user", key: parts}]
+    fitted = fit(given, 300)
+
+    assert fitted.messages[-1] == {"role": "user", key: parts[:1]}
+    assert fitted.decisions[-1].reason == "blank_text"
+
+
+def test_parts_that_are_all_blank_make_a_message_empty() -> None:
+    """A signature of Gemini's model may stand with an empty text, so it stays."""
+    blank: list[dict[str, Any]] = [
+        {"role": "user", "content": [BLANK, BLANK]},
+        {"role": "user", "content": "So?"},
+        {"role": "model", "parts": [{"text": "", "thoughtSignature": "a"}, {"text": "So."}]},
+    ]
+    fitted = fit(blank, 300)
+
+    assert fitted.messages == blank[1:]
+    assert [decision.reason for decision in fitted.decisions] == ["empty", "fits", "fits"]
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        ({"id": "t1", "name": "find", "input": {}}, "call_renamed"),
+        ({"id": "t2", "name": "find it", "input": {}}, "name_mended"),
+        ({"id": "t2", "name": "find", "input": "here"}, "arguments_mended"),
+    ],
+)
+def test_calls_that_wait_for_results_say_what_changed(call: dict[str, Any], reason: str) -> None:
+    """No placeholder was added, as the results may still come."""
+    first = {"type": "tool_use", "id": "t1", "name": "find", "input": {}}
+    answer = {"type": "tool_result", "tool_use_id": "t1", "content": "At the lake."}
+    given: list[dict[str, Any]] = [
+        {"role": "user", "content": "Where is my boat?"},
+        {"role": "assistant", "content": [first]},
+        {"role": "user", "content": [answer]},
+        {"role": "assistant", "content": [{"type": "tool_use", **call}]},
+    ]
+
+    assert fit(given, 300).decisions[-1].reason == reason
 
 
 @pytest.mark.parametrize("max_tokens", [0, -1, "3000", 2.5, True])
