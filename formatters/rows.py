@@ -485,15 +485,19 @@ def _is_sorted(messages: Sequence[Message]) -> bool:
 def _sort_simultaneous(
     messages: list[Message], last_roles: Mapping[str | None, Role]
 ) -> list[Message]:
-    """Put human messages first; ``last_roles`` has the last earlier role of each run."""
+    """Put human messages first; ``last_roles`` has the last earlier role of each run.
+
+    Messages without a time of their own stay after the one before them.
+    """
     humans: dict[str | None, int] = {}
+    ranks: list[tuple[int, bool]] = []
     for index, message in enumerate(messages):
         # after a human message, what comes next can be the answer to that one
-        if message.role is Role.HUMAN and last_roles.get(message.run_id) is not Role.HUMAN:
+        is_first = last_roles.get(message.run_id) is not Role.HUMAN
+        if message.role is Role.HUMAN and message.timestamp and is_first:
             humans.setdefault(message.run_id, index)
-
-    def rank(index: int) -> tuple[int, bool]:
-        human = humans.get(messages[index].run_id, index)
-        return max(index, human), index < human
-
-    return [messages[index] for index in sorted(range(len(messages)), key=rank)]
+    for index, message in enumerate(messages):
+        human = humans.get(message.run_id, index)
+        own = (max(index, human), index < human)
+        ranks.append(own if message.timestamp or not ranks else ranks[-1])
+    return [messages[index] for index in sorted(range(len(messages)), key=ranks.__getitem__)]

@@ -77,6 +77,9 @@ MESSAGE_WORK: Final = 200
 OPAQUE_WORK: Final = 5_000
 #: Rows in the first read for each row to be printed; a turn with tools has several.
 ROWS_PER_PRINTED_ROW: Final = 2
+#: How much more than their estimate is read for the rows of a run, in percent of it, so that they
+#: are rarely read twice.
+ESTIMATE_MARGIN: Final = 125
 #: The factor that enlarges a read that was too small.
 GROWTH: Final = 4
 #: The number of rows that is processed in a thread, so that the event loop stays free.
@@ -532,8 +535,30 @@ class _RowReader:
         return said[-LANGUAGE_PASSAGES:]
 
     async def _read_page(self, rows: int, tokens: int | None) -> HistoryPage:
+        """Read the newest rows with ``tokens``, besides those of the run, which are no history."""
         scope = (self.request.owner_key, self.plan.conversation_id)
-        return await self.store.recent(*scope, max_rows=rows, max_tokens=tokens)
+        if tokens is None:
+            return await self.store.recent(*scope, max_rows=rows)
+        said = (str(row["content"])[:STORED_CHARS] for row in self.request.run_rows)
+        of_run = sum(map(_ESTIMATE.count, said)) * ESTIMATE_MARGIN // 100
+        while True:
+            page = await self.store.recent(*scope, max_rows=rows, max_tokens=tokens + of_run)
+            read = 0 if len(page.rows) >= min(rows, page.total) else self._run_tokens(page)
+            if read <= of_run:
+                return page
+            of_run = read
+
+    def _run_tokens(self, page: HistoryPage) -> int:
+        """Return the tokens of a page's rows that belong to the run."""
+        request, starts = self.request, page.starts
+        ids = {request.input_id, *[row["id"] for row in request.run_rows]}
+        tokens = 0
+        for index, message in enumerate(self.cache.read(page.rows[::-1])[::-1]):
+            if message.run_id == request.run_id or message.id in ids:
+                is_known = index and starts
+                text = message.content[:STORED_CHARS]
+                tokens += starts[index - 1] - starts[index] if is_known else _ESTIMATE.count(text)
+        return tokens
 
     async def _to_history(self, page: HistoryPage, hits: Sequence[Row] | None = None) -> History:
         """Return the newest rows and the hits, both given newest first, as a history."""

@@ -48,6 +48,10 @@ def printed(specs: str) -> list[str]:
         ("h0 a0 h1", "h0 a0 h1"),
         ("h0@0 a0 h2@2 a2 h1@1 a1", "h0 a0 h1 a1 h2 a2"),
         ("h0 a0 h1@5 a1 h2@3", "h0 a0 h2 h1 a1"),
+        ("a0 h1 a1", "a0 h1 a1"),
+        ("a0/r t0/r a1/r h1/r a2/r", "a0 t0 a1 h1 a2"),
+        ("h0@1 a0 h1 a1 h2@0", "h2 h0 a0 h1 a1"),
+        ("a0@1 s0 h0@1 a1", "h0 a1 a0 s0"),
     ],
 )
 def test_time_orders(given: str, expected: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 from formatters.model import Row
 from service.builder import ContextBuilder
 from service.config.settings import MemorySettings, Settings
+from service.wire.request import BuildRequest
 from service.wire.response import BuildSuccess
 from tests.support import FixedHistory, MakeBuilder, MakeRequest, row
 
@@ -241,3 +242,33 @@ async def test_a_store_that_reveals_nothing_has_a_window_of_what_was_read(
 
     texts = [recent(await asked(builder, request), layout) for request in (sent, stored)]
     assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("strategy", ["oldest_first", "stable_window", "relevance"])
+@pytest.mark.parametrize("ahead", [True, False])
+async def test_a_stored_run_takes_nothing_from_history(
+    make_builder: MakeBuilder, layout: str, strategy: str, ahead: bool
+) -> None:
+    """Its messages are the newest rows, whether the request has them or not; they are shown apart.
+
+    An agent publishes each message of its run under the id that the request has.
+    """
+    builder = make_builder()
+    await builder.history.append("o", talk(400))
+    run: list[Row] = []
+    shown = set()
+    for step in range(6):
+        options = {"layout": layout, "memory_tokens": 500, "strategy": strategy, "max_tokens": 9000}
+        history = [{"id": "in", "content": "Soup?"}, *(run if ahead else [])]
+        content = {"history": history, "metadata": {"context": {**options, "memory_limit": None}}}
+        request = BuildRequest.model_validate(
+            {"id": f"q{step}", "run_id": "run_q", "owner_key": "o", "content": content}
+        )
+        shown.add(recent(await asked(builder, request), layout))
+        said = f"I look at file {step}, since the last one did not have the answer. " * 8
+        run.append({"id": f"n{step}", "run_id": "run_q", "role": "AI", "content": said})
+        await builder.history.append("o", run[-1:])
+
+    (text,) = shown
+    assert "399 words" in text
