@@ -17,6 +17,7 @@ from service.budget.groups import Strategy, check_count
 from service.budget.limits import ModelLimits, lookup
 from service.budget.strategies.relevance import Relevance
 from service.budget.strategy_names import read_strategy
+from service.conversation.checks import check_depth
 from service.conversation.fit import MessageDecision, fit_rows
 from service.conversation.shapes import write_json
 from service.conversation.strategies import ContextStrategy
@@ -160,6 +161,7 @@ def _read_tools(tools: object) -> list[Mapping[str, Any]]:
     for index, tool in enumerate(definitions):
         if not isinstance(tool, Mapping):
             raise TypeError(f"tools[{index}] has to be a definition, not {shown(tool)}")
+        check_depth(tool, f"tools[{index}]")
     return definitions
 
 

@@ -117,7 +117,7 @@ class Draft:
             )
         except SummarizerError as error:
             return self._refuse("summarizer_failed", error.detail)
-        if not text.strip():
+        if not (text or "").strip():  # models return no content, too
             return self._refuse("summarizer_failed", "the summary is empty")
         summary = summarize_as(create_summary_message(text, generated=now), self.originals)
         if row_cost(summary) >= self.removed:

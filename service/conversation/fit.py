@@ -1,29 +1,31 @@
 """Choose which of a caller's own messages fit into a budget, and decide on each of them."""
 
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from operator import is_
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from formatters.model import Count, Role, Row
 from formatters.repair.sequence import repair
-from formatters.rows import ROLES, as_mapping
 from service.budget.decisions import REASONS, Outcome
 from service.budget.groups import Fit, Group, Strategy, cost
-from service.conversation.sending import can_be_sent, message_tokens
+from service.conversation.checks import check_message
+from service.conversation.sending import message_tokens
 from service.conversation.shapes import PARTS
 from service.conversation.strategies import fit_pinned
 from service.conversation.units import (
     Item,
     RowCost,
+    Unit,
     Units,
     awaits_results,
     dropped_groups,
     read_units,
 )
-from service.errors import BudgetExceededError, MessageError, did_you_mean, shown
+from service.errors import BudgetExceededError
 
 
 class MessageDecision(NamedTuple):
@@ -85,59 +87,6 @@ def fit_rows(
         tokens=sum(map(row_cost, fitted)),
         decisions=tuple(decide(index, row_cost(row)) for index, row in enumerate(rows)),
     )
-
-
-#: A message needs one of these keys to have content.
-_CONTENT: Final = (
-    *("content", "parts", "tool_calls", "metadata", "refusal", "audio", "function_call"),
-    "provider_parts",
-)
-
-
-#: What parts and calls may be; others than texts and mappings are left out.
-_PLAIN: Final = (str, Mapping, int, float, type(None), Sequence)
-
-
-def check_message(row: object, place: str) -> None:
-    """Raise `MessageError`, with a place and a remedy, for what is no message of a known shape."""
-    if not isinstance(row, Mapping):
-        fix = 'write {"role": "user", "content": …}' if isinstance(row, str) else "convert it first"
-        if hasattr(row, "model_dump"):
-            fix = "pass its model_dump()"
-        raise MessageError(f"{place} is no mapping but {shown(row)}: {fix}")
-    role = row.get("role")
-    if not can_be_sent(row):
-        known = ", ".join(("system", "developer", *ROLES, "model"))
-        problem = f"has the role {shown(role)}" if role else "has no role"
-        suggestion = did_you_mean(str(role), ROLES)
-        raise MessageError(f"{place} {problem}: it needs one of {known}{suggestion}")
-    if not any(key in row for key in _CONTENT):
-        raise MessageError(f"{place} has no content: write a text or a list of parts at 'content'")
-    for key in ("content", "parts"):
-        value = row.get(key)
-        if value is not None and not isinstance(value, str | Sequence | Mapping):
-            detail = f"{place} has {shown(value)} at {key!r}"
-            raise MessageError(f"{detail}: convert it to a text or a list of parts")
-        if isinstance(value, bytes | bytearray | memoryview):
-            raise MessageError(f"{place} has bytes at {key!r}: decode them to a text")
-    check_elements(row, place)
-
-
-def check_elements(row: Row, place: str) -> None:
-    """Raise `MessageError` for parts and calls that can't be read.
-
-    These are objects, such as those of an SDK, and calls of OpenAI's custom tools.
-    """
-    for key in ("content", "parts", "tool_calls"):
-        value = row.get(key)
-        elements = value if isinstance(value, list | tuple) else [value]
-        for index, element in enumerate(elements):
-            at = f"{place}.{key}[{index}]" if elements is value else f"{place}.{key}"
-            if not isinstance(element, _PLAIN):
-                fix = "pass its model_dump()" if hasattr(element, "model_dump") else "convert it"
-                raise MessageError(f"{at} is no mapping but {shown(element)}: {fix}")
-            if key == "tool_calls" and as_mapping(element).get("type") == "custom":
-                raise MessageError(f"{at} calls a custom tool: only calls of functions can be read")
 
 
 def _pin_opener(groups: list[Group]) -> list[Group]:
@@ -262,22 +211,32 @@ class _Decider:
             **{group.index: "insufficient" for group in dropped_groups(fit.kept, within)},
             **{group.index: "no_opening" for group in dropped_groups(within, kept)},
         }
-        self._places = {
-            position: (index, unit, item)
-            for index, unit in enumerate(units.units)
-            for item in unit
-            for position in item.indexes
-        }
-        unchanged = [item.row for item in units.all_items()]
-        is_whole = len(unchanged) == len(rows) and all(map(is_, unchanged, rows))
+        #: The units that have a message, several if its results belong to calls in others.
+        self._places: defaultdict[int, list[tuple[int, Unit, Item]]] = defaultdict(list)
+        for index, unit in enumerate(units.units):
+            for item in unit:
+                for position in item.indexes:
+                    self._places[position].append((index, unit, item))
+        items = units.all_items()
+        is_whole = len(items) == len(rows) and all(map(is_, [item.row for item in items], rows))
         self._repairs = {} if is_whole else _repairs(rows)
+        self._moved = set() if is_whole else _moved(items)
 
     def __call__(self, position: int, tokens: int) -> MessageDecision:
         """Return the decision on the message at a position."""
-        mended = self._repairs.get(position)
         if position not in self._places:
-            return MessageDecision(position, "filtered", mended or "empty", tokens)
-        index, unit, item = self._places[position]
+            reason = self._repairs.get(position, "empty")
+            return MessageDecision(position, "filtered", reason, tokens)
+        decided = [self._decide(position, tokens, *place) for place in self._places[position]]
+        dropped = [each for each in decided if each.outcome == "dropped"]
+        if dropped and len(dropped) < len(decided):
+            return dropped[0]._replace(outcome="truncated")
+        return decided[-1]
+
+    def _decide(
+        self, position: int, tokens: int, index: int, unit: Unit, item: Item
+    ) -> MessageDecision:
+        """Return the decision on what a unit has of a message."""
         own = self._fit.decisions.get(index)
         score = own.score if own and index not in self._openers else None
         group = self._kept.get(index)
@@ -286,17 +245,39 @@ class _Decider:
             return MessageDecision(position, "dropped", reason, tokens, score)
         if group and not group.cleared.isdisjoint(message.id for message in item.messages):
             return MessageDecision(position, "cleared", "result_cleared", tokens, score)
-        given = self._rows[position]
-        _, required = item.shape.as_required(given)
-        waits = awaits_results(unit)
-        if mended == "empty" or (mended == "result_missing" and waits):
-            mended = None  # of a part of it, or not yet
-        if item.row is not given and not mended:
-            # a placeholder may have been added to it
-            mended = required or (_call_change(item) if waits else "result_missing")
-        if mended:
-            return MessageDecision(position, "repaired", mended, tokens, score)
+        if repair := self._find_repair(position, unit, item):
+            return MessageDecision(position, "repaired", repair, tokens, score)
         return MessageDecision(position, "kept", "fits", tokens, score)
+
+    def _find_repair(self, position: int, unit: Unit, item: Item) -> str | None:
+        """Return the reason for a repair of a message that is kept; None if it is as it was."""
+        given, reason, waits = (
+            self._rows[position],
+            self._repairs.get(position),
+            awaits_results(unit),
+        )
+        if reason == "result_missing" and not waits:
+            return reason  # a result follows it, or was added to it
+        if item.row is given:
+            return "result_moved" if position in self._moved else None
+        if reason and reason not in ("empty", "result_missing"):
+            return reason
+        _, required = item.shape.as_required(given)
+        # otherwise a placeholder may have been added to it
+        return required or (_call_change(item) if waits else "result_missing")
+
+
+def _moved(items: Sequence[Item]) -> set[int]:
+    """Return the positions of results that follow others which were given after them, or so.
+
+    These are the messages that some of the later ones were given before.
+    """
+    moved: set[int] = set()
+    least: float = inf
+    for item in reversed(items):
+        moved |= {position for position in item.indexes if position > least}
+        least = min(least, *item.indexes) if item.indexes else least
+    return moved
 
 
 def _call_change(item: Item) -> str:

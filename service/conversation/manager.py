@@ -11,9 +11,9 @@ from typing import Any, Final, TypedDict
 from formatters.guard import guard_for
 from formatters.model import Row, Tool
 from formatters.rows import HIDDEN_ROLES, ROLES
+from service.conversation.checks import check_depth, check_readable
 from service.conversation.compaction import CompactionResult, Draft, Originals, select, summarize_as
 from service.conversation.context_config import ContextConfig
-from service.conversation.fit import check_elements
 from service.conversation.frame import (
     Clock,
     Frame,
@@ -132,6 +132,8 @@ class ContextManager:
         self._conversations: dict[str, list[Row]] = {DEFAULT: []}
         self._originals = Originals()
         counter = DEFAULT_COUNTER if token_counter is None else token_counter
+        if not hasattr(counter, "count"):
+            raise TypeError(f"token_counter has to count texts, not {shown(counter)}")
         self._guard = guard_for(None, role_marks=self.config.role_marks)
         self._row_cost = RowCosts(counter, self._guard)
         #: Of the conversations that were read last, by their ids, the newest last.
@@ -153,13 +155,16 @@ class ContextManager:
         self.set_system_prompt(prompt)
 
     def set_system_prompt(self, prompt: str) -> None:
-        """Set the system prompt."""
+        """Set the system prompt; raises `TypeError` for anything but a text."""
+        if not isinstance(prompt, str):
+            raise TypeError(f"system_prompt has to be a text, not {shown(prompt)}")
         self._prompt = prompt
         if self._logger:
             self._logger.log_system(prompt)
 
     def set_tool_definitions(self, tools: Sequence[Tool]) -> None:
         """Set the tools that are offered to the model; special tokens in them get a backslash."""
+        check_depth(tools, "tools")
         written = json.dumps(list(tools), default=str)
         broken = self._guard.shatter_json(written)
         self._tools = json.loads(broken) if broken != written else [deepcopy(t) for t in tools]
@@ -193,6 +198,9 @@ class ContextManager:
         conversation_id: str | None = None,
     ) -> None:
         """Add an answer of the model, unless it has neither text nor calls."""
+        if not isinstance(content, str | None):
+            fix = "add a message of parts by add_message_dict"
+            raise TypeError(f"content has to be a text, not {shown(content)}: {fix}")
         calls = tuple(tool_calls or ())
         if not calls and not (content or "").strip():
             self._warn(EMPTY_ANSWER)
@@ -262,7 +270,9 @@ class ContextManager:
         for key in ("content", "parts"):
             if isinstance(row.get(key), bytes | bytearray | memoryview):
                 raise TypeError(f"{key} is a text, a list of parts, or None, but not bytes")
-        check_elements(row, "the message")
+        check_readable(row, "the message")
+        if not isinstance(row.get("role"), str | None):
+            raise TypeError(f"the role has to be a text, not {shown(row['role'])}")
         if not can_be_sent(row) and row.get("role") not in HIDDEN_ROLES:
             if not row.get("role"):
                 raise ValueError(f"a message needs a role: {', '.join(('system', *ROLES))}")
@@ -452,6 +462,8 @@ class ContextManager:
         preserved is remembered, so that later summaries can be made of it. An empty prompt is set
         as well.
         """
+        for index, row in enumerate((summary_message, *preserved_messages)):
+            check_readable(row, f"preserved_messages[{index - 1}]" if index else "summary_message")
         replaced, preserved = [*self.rows(conversation_id)], []
         for row in preserved_messages:
             own = next((index for index, other in enumerate(replaced) if other == row), None)

@@ -5,7 +5,7 @@ import marshal
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby, takewhile
-from operator import is_
+from operator import attrgetter, is_
 from types import MappingProxyType
 from typing import Final, NamedTuple, Self
 
@@ -14,6 +14,7 @@ from formatters.native import CLEARED
 from formatters.recent import Recent
 from formatters.repair.sequence import read_valid, repair, split_units
 from service.budget.groups import Group
+from service.conversation.checks import check_readable
 from service.conversation.messages import is_summary
 from service.conversation.shapes import PartShape, Shape, is_system, is_written_id, shape_of
 
@@ -53,16 +54,19 @@ def _read_item(row: Row, index: int) -> "Item":
     """Read a caller's message; one that was read before, and is unchanged, isn't read again."""
     try:  # no other way to see whether it is unchanged is as fast
         content = marshal.dumps(row, 2)  # type: ignore[arg-type] # it reports values that it can't write
-    except ValueError:  # values that JSON doesn't have either
-        return Item.read(row, index)
+    except ValueError:  # values that JSON doesn't have either, or nested too deeply
+        content = b""
     size = ITEM_BYTES + len(content)
-    known = _KNOWN.get(id(row), size)
-    if known is None or known.position != index or known.content != content:
-        item = Item.read(row, index)
+    known = _KNOWN.get(id(row), size) if content else None
+    if known and known.position == index and known.content == content:
+        return known.item
+    check_readable(row, f"messages[{index}]")
+    item = Item.read(row, index)
+    # a changed message is for one caller, who may change it again
+    if content and item.is_unchanged:
         item.messages[0].keep_made()
-        known = _Known(item, index, content)
-        _KNOWN.add(id(row), known, size)
-    return known.item
+        _KNOWN.add(id(row), _Known(item, index, content), size)
+    return item
 
 
 class UnitReader:
@@ -238,6 +242,8 @@ class Item(NamedTuple):
     #: Whether it instructs the model, and is no part of the dialogue.
     is_instruction: bool
     is_summary: bool
+    #: Whether repair changed what it says.
+    is_mended: bool = False
 
     @classmethod
     def read(cls, row: Row, index: int | None = None, name: str = "") -> Self:
@@ -275,8 +281,11 @@ class Item(NamedTuple):
         """Return it with these of its messages, in their current state."""
         if messages == self.messages:
             return self
+        by_id = attrgetter("id")
+        if sorted(messages, key=by_id) == sorted(self.messages, key=by_id):
+            return self._replace(messages=messages)  # in any order in one message
         row, _ = self.shape.as_required(self.shape.write(self.given, self.name, messages))
-        return self._replace(row=row, messages=messages)
+        return self._replace(row=row, messages=messages, is_mended=True)
 
     def clear_results(self, ids: Iterable[str]) -> "Item":
         """Return it without the content of these results; parts for a provider stay."""
@@ -426,7 +435,7 @@ def _split(items: Iterable[Item]) -> Iterator[Unit]:
 def _join_results(unit: Sequence[Item]) -> Unit:
     """Join results that had to change into one message, if their shape has them in one."""
     caller, *results = unit
-    if len(results) < 2 or all(result.is_unchanged for result in results):
+    if len(results) < 2 or not any(result.is_mended or not result.indexes for result in results):
         return tuple(unit)
     shape, *others = {result.shape for result in results}
     if others or not isinstance(shape, PartShape):

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from operator import is_
 from typing import Any
 
 import pytest
@@ -311,6 +312,72 @@ def test_parts_that_are_all_blank_make_a_message_empty() -> None:
 
     assert fitted.messages == blank[1:]
     assert [decision.reason for decision in fitted.decisions] == ["empty", "fits", "fits"]
+
+
+def test_a_repaired_message_is_made_for_each_call() -> None:
+    """What a caller adds to it isn't in the next one."""
+    call = {"type": "tool_use", "id": "t1", "name": "find", "input": {}}
+    answer = {"type": "tool_result", "tool_use_id": "t1", "content": "At the lake."}
+    given: list[dict[str, Any]] = [
+        {"role": "user", "content": "Where is my boat?"},
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [BLANK, answer]},
+    ]
+    first = fit(given, 300).messages[-1]
+    first["content"].append({"type": "text", "text": "Be brief."})
+
+    assert fit(given, 300).messages[-1] == {"role": "user", "content": [answer]}
+
+
+def test_what_is_returned_as_it_was_is_kept() -> None:
+    """Whatever is repaired elsewhere; parallel results of a message may have any order."""
+    uses = [{"type": "tool_use", "id": id_, "name": "find", "input": {}} for id_ in "ab"]
+    results = [{"type": "tool_result", "tool_use_id": id_, "content": id_} for id_ in "ba"]
+    calls = [{"functionCall": {"name": "f", "args": {}}}]
+    given: list[dict[str, Any]] = [
+        {"role": "user", "content": "Where is my boat?"},
+        {"role": "assistant", "content": uses},
+        {"role": "user", "content": results},
+        {"role": "model", "parts": calls},
+        {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {"r": 1}}}]},
+        {"role": "user", "content": " "},
+    ]
+    fitted = fit(given, 300)
+
+    assert all(map(is_, fitted.messages, given))
+    assert [each.outcome for each in fitted.decisions] == [*["kept"] * 5, "filtered"]
+
+
+def test_a_message_whose_result_goes_with_its_call_is_truncated() -> None:
+    """Its words stay."""
+    call = {"type": "tool_use", "id": "t1", "name": "find", "input": {"q": "boat " * 40}}
+    answer = {"type": "tool_result", "tool_use_id": "t1", "content": "At the lake."}
+    text = {"type": "text", "text": "And now?"}
+    given: list[dict[str, Any]] = [
+        {"role": "user", "content": "Where is my boat?"},
+        {"role": "assistant", "content": [call]},
+        {"role": "assistant", "content": "Wait."},
+        {"role": "user", "content": [answer, text]},
+    ]
+    fitted = fit(given, 30, strategy="oldest_first")
+
+    assert fitted.messages[-1] == {"role": "user", "content": [text]}
+    assert (fitted.decisions[3].outcome, fitted.decisions[3].reason) == ("truncated", "older")
+
+
+@pytest.mark.parametrize(
+    ("key", "inside"), [("content", True), ("parts", True), ("metadata", False)]
+)
+def test_values_that_are_nested_too_deeply_are_refused(key: str, inside: bool) -> None:
+    """With their place, so are those that contain themselves."""
+    deep: dict[str, Any] = {"type": "json"}
+    deep["a"] = [deep]
+    message = {"role": "user", "content": "So?", key: [deep] if inside else deep}
+
+    with pytest.raises(MessageError, match=r"messages\[0\] is nested deeper than 64 levels"):
+        fit([message], 300)
+    with pytest.raises(MessageError, match=r"tools\[0\] is nested"):
+        fit([], 300, tools=[deep])
 
 
 @pytest.mark.parametrize(

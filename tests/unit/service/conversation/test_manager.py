@@ -3,6 +3,7 @@
 import os
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -192,6 +193,11 @@ def test_a_limit_without_a_strategy_holds() -> None:
     assert built.messages[-1]["content"].endswith(numbered(19))
 
 
+#: Nested more deeply than is read.
+DEEP: dict[str, Any] = {"type": "json"}
+DEEP["inside"] = [DEEP]
+
+
 def test_a_result_takes_the_place_of_its_placeholder() -> None:
     """The history holds what was sent, and the result of the call is still to come."""
     context = manager(sync_history=True)
@@ -227,6 +233,44 @@ def test_objects_of_an_sdk_are_refused() -> None:
     """They would be left out of each context."""
     with pytest.raises(MessageError, match=r"the message\.content\[0\] is no mapping"):
         manager().add_message_dict({"role": "assistant", "content": [object()]})
+
+
+@pytest.mark.parametrize(
+    ("use", "error"),
+    [
+        (lambda c: c.add_message_dict({"role": ["user"], "content": "a"}), "role has to be a text"),
+        (lambda c: c.add_message_dict({"role": "user", "content": [DEEP]}), "deeper than 64"),
+        (lambda c: c.add_assistant_message([{"type": "text"}]), "add_message_dict"),
+        (lambda c: c.set_system_prompt([{"type": "text"}]), "system_prompt has to be a text"),
+        (lambda c: c.set_tool_definitions([DEEP]), "tools is nested deeper"),
+        (lambda c: c.apply_compaction(None, []), "summary_message is no mapping but None"),
+        (lambda c: c.apply_compaction({}, [5]), r"preserved_messages\[0\] is no mapping but 5"),
+        (lambda _: ContextManager(token_counter=5), "token_counter has to count texts, not 5"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_can_never_be_sent_is_refused_at_once(use: Any, error: str) -> None:
+    """Not by the next build."""
+    context = manager()
+    with pytest.raises((TypeError, MessageError), match=error):
+        use(context)
+    assert context.build_messages() == []
+
+
+def test_results_that_are_right_stay_apart() -> None:
+    """Whatever is repaired later, so that what was sent before stays the same."""
+    uses = [{"type": "tool_use", "id": id_, "name": "f", "input": {}} for id_ in "ab"]
+    first, second = [{"type": "tool_result", "tool_use_id": id_, "content": "so"} for id_ in "ab"]
+    context = manager()
+    context.add_user_message("Where?")
+    context.add_message_dict({"role": "assistant", "content": uses})
+    context.add_message_dict({"role": "user", "content": [first]})
+    context.add_message_dict({"role": "user", "content": [{"type": "text", "text": "and"}, second]})
+    context.add_user_message("So?")
+    context.add_assistant_message(None, [{"id": "c", "name": "f", "arguments": {}}])
+    before = context.get_prompt()
+    context.add_user_message("And?")
+
+    assert context.get_prompt()[: len(before)] == before
 
 
 def test_builds_leave_the_history_alone() -> None:

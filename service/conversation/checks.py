@@ -1,0 +1,88 @@
+"""Checks of callers' messages: what can't be read is an error with its place and a remedy."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from formatters.model import Row
+from formatters.rows import ROLES, as_mapping
+from service.conversation.sending import can_be_sent
+from service.errors import MessageError, did_you_mean, shown
+
+#: A message needs one of these keys to have content.
+_CONTENT: Final = (
+    *("content", "parts", "tool_calls", "metadata", "refusal", "audio", "function_call"),
+    "provider_parts",
+)
+
+
+#: What parts and calls may be; others than texts and mappings are left out.
+_PLAIN: Final = (str, Mapping, int, float, type(None), Sequence)
+
+
+#: Levels of the deepest nesting that is read; the wire has the same limit.
+MAX_DEPTH: Final = 64
+
+
+def check_readable(row: object, place: str) -> None:
+    """Raise `MessageError` for what can't be read whatever its role, with a place and a remedy."""
+    if not isinstance(row, Mapping):
+        fix = 'write {"role": "user", "content": …}' if isinstance(row, str) else "convert it first"
+        if hasattr(row, "model_dump"):
+            fix = "pass its model_dump()"
+        raise MessageError(f"{place} is no mapping but {shown(row)}: {fix}")
+    check_elements(row, place)
+    check_depth(row, place)
+
+
+def check_depth(value: object, place: str) -> None:
+    """Raise `MessageError` for a value that is nested too deeply, or that contains itself."""
+    if _is_deep(value, MAX_DEPTH):
+        raise MessageError(f"{place} is nested deeper than {MAX_DEPTH} levels: write it as a text")
+
+
+def _is_deep(value: object, levels: int) -> bool:
+    if isinstance(value, Mapping):
+        value = value.values()
+    elif not isinstance(value, list | tuple):
+        return False
+    return levels == 0 or any(_is_deep(item, levels - 1) for item in value)
+
+
+def check_message(row: object, place: str) -> None:
+    """Raise `MessageError`, with a place and a remedy, for what is no message of a known shape."""
+    if not isinstance(row, Mapping):
+        check_readable(row, place)
+        return
+    role = row.get("role")
+    if not can_be_sent(row):
+        known = ", ".join(("system", "developer", *ROLES, "model"))
+        problem = f"has the role {shown(role)}" if role else "has no role"
+        suggestion = did_you_mean(str(role), ROLES)
+        raise MessageError(f"{place} {problem}: it needs one of {known}{suggestion}")
+    if not any(key in row for key in _CONTENT):
+        raise MessageError(f"{place} has no content: write a text or a list of parts at 'content'")
+    for key in ("content", "parts"):
+        value = row.get(key)
+        if value is not None and not isinstance(value, str | Sequence | Mapping):
+            detail = f"{place} has {shown(value)} at {key!r}"
+            raise MessageError(f"{detail}: convert it to a text or a list of parts")
+        if isinstance(value, bytes | bytearray | memoryview):
+            raise MessageError(f"{place} has bytes at {key!r}: decode them to a text")
+    check_elements(row, place)
+
+
+def check_elements(row: Row, place: str) -> None:
+    """Raise `MessageError` for parts and calls that can't be read.
+
+    These are objects, such as those of an SDK, and calls of OpenAI's custom tools.
+    """
+    for key in ("content", "parts", "tool_calls"):
+        value = row.get(key)
+        elements = value if isinstance(value, list | tuple) else [value]
+        for index, element in enumerate(elements):
+            at = f"{place}.{key}[{index}]" if elements is value else f"{place}.{key}"
+            if not isinstance(element, _PLAIN):
+                fix = "pass its model_dump()" if hasattr(element, "model_dump") else "convert it"
+                raise MessageError(f"{at} is no mapping but {shown(element)}: {fix}")
+            if key == "tool_calls" and as_mapping(element).get("type") == "custom":
+                raise MessageError(f"{at} calls a custom tool: only calls of functions can be read")
