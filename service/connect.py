@@ -43,7 +43,7 @@ from service.adapters.tools.loading import find_sources, load_registry
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.build.similarity import Similarity, running
 from service.config.settings import Settings
-from service.errors import BusError, ConfigError
+from service.errors import BusError, ConfigError, StoreError
 from service.observe.metrics import UNMEASURED, Metrics
 from service.observe.tracing import find_tracer
 from service.ports.bus import Bus
@@ -344,12 +344,38 @@ async def store_state(settings: Settings) -> StoreState | None:
     return await read_size(settings.store.url.get_secret_value(), settings.store)
 
 
+def check_urls(settings: Settings) -> None:
+    """Raise `ConfigError` or `StoreError` for a URL of bus or store that names none."""
+    if bus := settings.bus.url:
+        by_scheme(BUSES, bus.get_secret_value(), "bus.url")
+    store = settings.store.url.get_secret_value()
+    by_scheme(STORES, store, "store.url")
+    if not store.startswith("memory"):
+        from service.adapters.sql.databases import missing_file  # noqa: PLC0415 - likewise
+
+        missing_file(store)  # reads the URL
+
+
+def check_exists(settings: Settings) -> None:
+    """Raise `StoreError` if the store is a file that doesn't exist, and that opening creates."""
+    url = settings.store.url.get_secret_value()
+    if url.startswith("memory"):
+        return
+    from service.adapters.sql.databases import missing_file  # noqa: PLC0415 - only databases need it
+
+    if file := missing_file(url):
+        raise StoreError(
+            f"{file}: there is no such file (store.url); a worker, `ctxb history import` and"
+            " `ctxb db upgrade` create it"
+        )
+
+
 async def count_without_vector(settings: Settings) -> int | None:
     """Return how many rows of the store have no vector yet, None for no database; as above."""
-    from service.adapters.sql.databases import count_unembedded, is_missing  # noqa: PLC0415 - likewise
+    from service.adapters.sql.databases import count_unembedded, missing_file  # noqa: PLC0415 - likewise
 
     url = settings.store.url.get_secret_value()
-    if url.startswith("memory") or is_missing(url):
+    if url.startswith("memory") or missing_file(url):
         return None
     return await count_unembedded(url, settings.store)
 

@@ -39,6 +39,7 @@ from service.cli.previews import (
 from service.cli.request import complete_strategy, read_bytes
 from service.cli.start import run_on_bus, start
 from service.config.settings import Settings
+from service.connect import check_exists
 from service.errors import InvalidRequestError, NotFoundError
 from service.wire.payload import read_json
 from service.wire.request import BuildRequest, decode, set_options
@@ -102,6 +103,7 @@ def diff(
     elif builds:
         raise typer.BadParameter("either two builds or --request")
     else:
+        check_exists(settings)
         a, b, texts = run_until_stopped(build_pair(settings, request, options))
     comparison = compare(a, b)
     if as_json:

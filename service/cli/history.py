@@ -19,12 +19,17 @@ from service.cli.history_files import Form, as_openai, call_arguments, read_hist
 from service.cli.options import Conversation, Json, Owner, OwnerArgument, Yes
 from service.cli.output import console, print_json, printable, table
 from service.cli.request import read_bytes
-from service.cli.start import has_persistent_store, require_persistent_store, start
+from service.cli.start import (
+    has_persistent_store,
+    require_existing_store,
+    require_persistent_store,
+    start,
+)
 from service.compaction.compactor import find_compactor
 from service.compaction.job import find_job
 from service.compaction.summarize import NewSummary, SkipReason
 from service.config.settings import Settings
-from service.connect import find_bus, has_shared_bus, open_bus, open_stores
+from service.connect import check_exists, find_bus, has_shared_bus, open_bus, open_stores
 from service.errors import ConfigError
 from service.ports.bus import Forgotten
 from service.ports.stores import HistoryStore
@@ -97,7 +102,7 @@ def import_(
     if dry_run:
         typer.echo(f"{len(found.rows)} rows can be stored; nothing was")
         return
-    new = _run_on_history(settings, lambda store: store_rows(store, owner, found.rows))
+    new = _run_on_history(settings, lambda s: store_rows(s, owner, found.rows), create=True)
     typer.echo(f"{new} rows stored, {len(found.rows) - new} were there already")
 
 
@@ -156,7 +161,7 @@ def compact(ctx: typer.Context, owner: OwnerArgument, conversation: Conversation
     The history stays whole. The strategy summarization shows the summary in
     place of the rows that it covers.
     """
-    settings = require_persistent_store(start(ctx.obj))
+    settings = require_existing_store(start(ctx.obj))
     typer.echo(describe_summary(asyncio.run(compact_history(settings, owner, conversation))))
 
 
@@ -266,9 +271,12 @@ def _print_changed(changed: int, ids: Sequence[str], what: str) -> None:
 # --- the store -------------------------------------------------------------------------------
 
 
-def _run_on_history(settings: Settings, action: Callable[[HistoryStore], Awaitable[T]]) -> T:
-    """Run an action on the configured store's history."""
-    require_persistent_store(settings)
+def _run_on_history(
+    settings: Settings, action: Callable[[HistoryStore], Awaitable[T]], *, create: bool = False
+) -> T:
+    """Run an action on the configured store's history; a file is created only if wanted."""
+    require = require_persistent_store if create else require_existing_store
+    require(settings)
 
     async def run() -> T:
         async with open_stores(settings) as stores:
@@ -362,6 +370,8 @@ async def erase_owner(settings: Settings, owner_key: str, *, dry_run: bool) -> E
             "neither a store nor a bus to erase from: store.url is memory://, and bus.url is not"
             " set; set CTXB_STORE__URL or CTXB_BUS__URL as the workers have them"
         )
+    if persistent:
+        check_exists(settings)
     bus = store = None
     if shared:
         async with open_bus(settings) as connected:

@@ -13,7 +13,7 @@ from service.cli.exits import Exit, run_until_stopped
 from service.cli.models import complete_model
 from service.cli.options import Conversation, Json, Owner, takes
 from service.cli.output import printable
-from service.cli.start import require_persistent_store, start
+from service.cli.start import require_existing_store, start
 from service.config.settings import Settings
 from service.connect import open_bus, require_shared_bus
 from service.errors import InvalidRequestError, Problem
@@ -97,13 +97,13 @@ def recall(ctx: typer.Context, *, options: RecallOptions, as_json: Json = False)
     prints the same text that a model gets from the tool `recall`. Notes at the
     end of the text say how to get more.
     """
-    settings = require_persistent_store(start(ctx.obj))
+    settings = require_existing_store(start(ctx.obj))
     read = {"lines": _read_lines(options.lines), "with_ids": options.with_ids or None}
     given = asdict(options) | read
     raw = {"owner_key": given.pop("owner"), "conversation_id": given.pop("conversation")}
     content = {name: value for name, value in given.items() if value not in (None, [])}
-    if not content.keys() & RECALL_MODES:
-        raise typer.BadParameter("one of --query, --id, --around and --grep is needed")
+    if len(content.keys() & RECALL_MODES) != 1:
+        raise typer.BadParameter("exactly one of --query, --id, --around and --grep is needed")
     try:
         request = RecallRequest.model_validate({**raw, "content": content})
     except InvalidRequestError as error:

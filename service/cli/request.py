@@ -26,7 +26,7 @@ from service.cli.models import complete_model
 from service.cli.options import Json, owner_option, takes
 from service.cli.previews import Texts, read_stored_texts, read_texts, texts_of_rows
 from service.cli.start import has_persistent_store, start
-from service.connect import connect_client, open_tracer, require_shared_bus
+from service.connect import check_exists, connect_client, open_tracer, require_shared_bus
 from service.wire.payload import read_json
 from service.wire.request import BuildRequest, ContextOptions, set_options
 from service.wire.response import BuildResponse, BuildSuccess
@@ -81,7 +81,7 @@ class RequestOptions:
     ] = None
     form: Annotated[
         Literal["openai", "openai_responses", "anthropic", "gemini"] | None,
-        typer.Option("--format", help="Also print the body of this provider's API call."),
+        typer.Option("--format", help="With --json: also the body of this provider's API call."),
     ] = None
     memory_limit: Annotated[int | None, typer.Option(help="Maximum rows of history.")] = None
     memory_tokens: Annotated[
@@ -122,6 +122,7 @@ def build(ctx: typer.Context, *, options: RequestOptions, as_json: Json = False)
     note on stderr says so.
     """
     settings = start(ctx.obj)
+    check_exists(settings)
     request = make_request(options)
 
     async def built() -> tuple[BuildResponse, Texts]:

@@ -8,7 +8,7 @@ from typing import TypeVar
 from service.cli.root import CommonOptions
 from service.config.load import load_settings
 from service.config.settings import Settings
-from service.connect import open_bus, require_shared_bus
+from service.connect import check_exists, open_bus, require_shared_bus
 from service.errors import ConfigError
 from service.observe.logs import configure_logging
 from service.ports.bus import Bus
@@ -63,6 +63,12 @@ def require_persistent_store(settings: Settings) -> Settings:
             "the store is in memory and would end with this command; to use a file, set"
             " CTXB_STORE__URL=sqlite:///ctxb.db, or store.url in config.yml"
         )
+    return settings
+
+
+def require_existing_store(settings: Settings) -> Settings:
+    """Return the settings; raises `StoreError` if their store isn't there yet, as above."""
+    check_exists(require_persistent_store(settings))
     return settings
 
 

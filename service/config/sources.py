@@ -3,11 +3,13 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from io import StringIO
 from pathlib import Path
 from typing import Final
 
 import yaml
 from dotenv import dotenv_values
+from dotenv.parser import parse_stream
 
 from service.config.paths import Keys, dotted, is_nested, leaves
 from service.config.settings import Settings
@@ -32,10 +34,15 @@ def read_env_file(name: str | None) -> tuple[str, dict[str, str]]:
     if not name and not path.is_file():
         return "", {}
     try:
-        with path.open(encoding="utf-8-sig") as stream:
-            variables = dotenv_values(stream=stream)
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
+    for line in parse_stream(StringIO(text)):
+        # lines of other programs are their own affair
+        if line.value is None and PREFIX in line.original.string.partition("#")[0].upper():
+            name = line.key or f"{PREFIX}…"
+            raise ConfigError(f"{path}:{line.original.line}: has no value; write {name}=value")
+    variables = dotenv_values(stream=StringIO(text))
     return str(path), {name: value for name, value in variables.items() if value is not None}
 
 

@@ -123,11 +123,11 @@ class RecallContent(Tolerant, extra="allow", strict=True):
     @model_validator(mode="after")
     def _has_one_mode(self) -> Self:
         if sum(getattr(self, mode) is not None for mode in RECALL_MODES) != 1:
-            raise ValueError(f"needs one of {', '.join(RECALL_MODES)}")
+            raise ValueError(f"needs exactly one of {', '.join(RECALL_MODES)}")
         if {"current_input", "history"} & (self.model_extra or {}).keys():
             raise ValueError("current_input and history belong to a request for a context")
         if self.lines is not None and len(self.ids or ()) != 1:
-            raise ValueError("lines need exactly one of ids")
+            raise ValueError("lines need a single id in ids")
         return self
 
 

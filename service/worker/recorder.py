@@ -9,6 +9,7 @@ import structlog
 
 from formatters.model import Message, Role, Row
 from formatters.rows import read_role
+from formatters.times import parse_timestamp
 from service.config.settings import Settings
 from service.errors import (
     BusError,
@@ -69,12 +70,13 @@ class Recorder:
         if any((each.id, each.role, each.content) == known for each in stored):
             return None
         received = request.received_at and request.received_at.isoformat()
+        given = (message.timestamp, request.run.metadata.client_timestamp_utc)
         row = {
             "id": request.input_id,
             "run_id": request.run_id,
             "role": "HUMAN",
             "content": message.content,
-            "timestamp": message.timestamp or request.run.metadata.client_timestamp_utc or received,
+            "timestamp": next(filter(parse_timestamp, given), received),
             "metadata": message.metadata or {},
         }
         try:

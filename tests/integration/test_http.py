@@ -464,4 +464,4 @@ async def test_messages_are_recalled(scene: Scene) -> None:
     assert [answer.status_code for answer in answers] == [200, 409, 400, 400]
     assert answers[0].json()["content"]["text"].endswith("]: Secret number 1.")
     assert answers[2].json()["content"]["error"]["errors"][0]["pointer"] == "/content/ids"
-    assert "needs one of query" in answers[3].json()["content"]["error"]["detail"]
+    assert "needs exactly one of query" in answers[3].json()["content"]["error"]["detail"]

@@ -651,3 +651,22 @@ async def test_an_input_that_was_not_stored_is_reported(place: Place, sql: Sql) 
     assert warning.code == "input_not_stored"
     assert [line["event"] for line in lines] == ["recorder.conflict"]
     assert metrics.counted == ["unstored input"]
+
+
+@one_server
+async def test_an_input_has_a_time_that_can_be_read(place: Place, sql: Sql) -> None:
+    """Its own, else the client's, else that of receipt; an export can be imported again."""
+    moment = "2025-06-01T10:00:00Z"
+    times = [("yesterday", 1764170000), (moment, "yesterday"), ("yesterday", moment)]
+    async with inputs(place, sql) as (recorder, history):
+        for number, (own, clients) in enumerate(times):
+            content = {
+                "history": [{"id": f"i{number}", "content": "hi", "timestamp": own}],
+                "metadata": {"client_timestamp_utc": clients},
+            }
+            raw = {"id": str(number), "owner_key": "o", "content": content}
+            received = {"received_at": stamp()}
+            await recorder.record_input(BuildRequest.model_validate(raw, context=received))
+        rows = await history.rows("o", ["i0", "i1", "i2"])
+
+    assert [row["timestamp"] for row in rows] == [stamp().isoformat(), moment, moment]

@@ -47,9 +47,10 @@ def open_database(url: str, limits: StoreSettings = DEFAULTS) -> Database:
     return Database(postgres_driver(url, limits))
 
 
-def is_missing(url: str) -> bool:
-    """Return whether the URL names a file that doesn't exist, and that opening would create."""
-    return _kind(url) == "sqlite" and not sqlite_path(url).exists()
+def missing_file(url: str) -> Path | None:
+    """Return the file of a URL if it doesn't exist, so that opening would create it."""
+    path = sqlite_path(url) if _kind(url) == "sqlite" else None
+    return None if path is None or path.exists() else path
 
 
 def _kind(url: str) -> str:
@@ -67,7 +68,7 @@ async def read_revision(url: str, limits: StoreSettings = DEFAULTS) -> str | Non
     Raises:
         StoreError: The URL cannot be used, or the database cannot be opened.
     """
-    if is_missing(url):  # opening would create it
+    if missing_file(url):  # opening would create it
         return None
     async with aclosing(open_database(url, limits)) as database:
         return await find_revision(database)
@@ -143,7 +144,7 @@ async def read_size(url: str, limits: StoreSettings) -> StoreState | None:
         SchemaError: It doesn't have our tables.
         StoreError: It cannot be opened.
     """
-    if is_missing(url):  # opening would create it
+    if missing_file(url):  # opening would create it
         return None
     async with aclosing(open_database(url, limits)) as database:
         before = time.time()

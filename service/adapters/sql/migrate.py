@@ -13,7 +13,7 @@ from service.adapters.sql.databases import (
     DEFAULTS,
     MIGRATIONS,
     NEWEST,
-    is_missing,
+    missing_file,
     open_database,
     require_known,
     require_newest,
@@ -66,7 +66,7 @@ async def check(url: str, limits: StoreSettings = DEFAULTS) -> str:
         SchemaError: They are not; the message lists the differences.
         StoreError: The URL cannot be used, or the database cannot be opened.
     """
-    if is_missing(url):
+    if missing_file(url):
         raise SchemaError("there is no database yet: run `ctxb db upgrade`")
     async with aclosing(open_database(url, limits)) as database:
         await require_newest(database)
@@ -97,7 +97,7 @@ async def reindex(url: str, limits: StoreSettings = DEFAULTS) -> int:
         SchemaError: The database doesn't have the newest revision.
         StoreError: It cannot be opened, or fails.
     """
-    if is_missing(url):
+    if missing_file(url):
         raise SchemaError("there is no database yet: run `ctxb db upgrade`")
     async with aclosing(open_database(url, limits)) as database:
         await require_newest(database)

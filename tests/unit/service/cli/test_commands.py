@@ -290,6 +290,9 @@ def test_settings_are_shown_with_their_origin(ctxb: Ctxb, monkeypatch: pytest.Mo
         ("budget: {strategy: luck}", "'luck' is no strategy"),
         ("tools: {paths: [missing.yml]}", "missing.yml: there is no such file"),
         ("prompts: {identity_file: missing.md}", "missing.md: there is no such file"),
+        ("bus: {url: 'localhost:6379'}", "bus.url: 'localhost' is unknown"),
+        ("bus: {url: '127.0.0.1:6379'}", "bus.url: '127.0.0.1' is unknown"),
+        ("store: {url: 'mysql://h/d'}", "store.url: 'mysql' is unknown"),
         ("prompts: {injections: [{text: x}]}", "c.yml:1:24  prompts.injections.0: needs either"),
     ],
 )
@@ -299,6 +302,14 @@ def test_settings_that_cannot_work_are_invalid(text: str, problem: str, ctxb: Ct
     result = ctxb("config", "validate", "c.yml")
     assert result.exit_code == Exit.CONFIGURATION
     assert problem in result.stderr
+
+
+def test_a_store_that_cannot_be_opened_is_found(ctxb: Ctxb) -> None:
+    """By validation, too."""
+    Path("c.yml").write_text("store: {url: 'sqlite://ctxb.db'}")
+    result = ctxb("config", "validate", "c.yml")
+    assert result.exit_code == Exit.UNREACHABLE
+    assert "the store's URL names no file" in result.stderr
 
 
 def test_settings_that_work_are_valid(ctxb: Ctxb) -> None:

@@ -62,3 +62,27 @@ def test_every_outcome_is_reported() -> None:
     """In words for a person."""
     for unmade in SkipReason:
         assert describe_summary(unmade)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("recall", "-o", "ana", "-q", "soup"),
+        ("history", "show", "-o", "ana"),
+        ("history", "export", "-o", "ana"),
+        ("history", "stats", "ana"),
+        ("history", "rm", "ana", "--yes"),
+        ("history", "compact", "ana"),
+        ("build", "-o", "ana", "-i", "Hi"),
+    ],
+)
+def test_a_store_that_is_not_there_is_not_made(
+    command: tuple[str, ...], ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody takes a wrong path for a history without rows, or for one that was erased."""
+    monkeypatch.setenv("CTXB_STORE__URL", "sqlite:///typo.db")
+    result = ctxb(*command)
+
+    assert result.exit_code == Exit.UNREACHABLE
+    assert "typo.db: there is no such file (store.url)" in result.stderr
+    assert not Path("typo.db").exists()

@@ -74,8 +74,10 @@ def test_what_is_wrong_is_said_on_stderr(ctxb_with_rows: Ctxb) -> None:
     for result in (unknown, around, small):
         assert "/content" not in result.stderr
     nothing = ctxb_with_rows("recall", "-o", "ana")
-    assert nothing.exit_code == Exit.USAGE
-    assert "one of --query, --id, --around and --grep" in nothing.stderr
+    two = ctxb_with_rows("recall", "-o", "ana", "--grep", "soup", "--query", "soup")
+    for result in (nothing, two):
+        assert result.exit_code == Exit.USAGE
+        assert "exactly one of --query, --id, --around and --grep" in result.stderr
 
 
 def test_a_build_is_excluded_on_a_bus_only(ctxb_with_rows: Ctxb) -> None:

@@ -8,6 +8,7 @@ from pydantic import SecretStr, ValidationError
 
 from service.config.load import describe, load_settings
 from service.config.settings import BusSettings, Settings
+from service.errors import ConfigError
 from service.observe.logs import mask_urls
 
 #: Writes ``config.yml`` into the working directory of the test.
@@ -178,3 +179,18 @@ def test_values_are_shown_as_plain_data() -> None:
     }
     assert (shown["tools.paths"], shown["worker.heartbeat_file"]) == (["a"], "b")
     assert (shown["bus.url"], shown["budget.model_limits"]) == (None, {})
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("CTXB_BUS__URL: redis://localhost/0", "CTXB_…"),
+        ("CTXB_BUS__URL redis://localhost/0", "CTXB_…"),
+        ("CTXB_BUS__URL", "CTXB_BUS__URL"),
+    ],
+)
+def test_a_line_of_the_env_file_without_a_value_is_an_error(line: str, name: str) -> None:
+    """With its number: else a worker would do without the setting."""
+    Path(".env").write_text(f"# CTXB_LOG__LEVEL\n{line}\n")
+    with pytest.raises(ConfigError, match=rf"\.env:2: has no value; write {name}=value"):
+        load_settings()
