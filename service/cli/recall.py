@@ -61,9 +61,12 @@ class RecallOptions:
         str | None,
         typer.Option(metavar=LINES, help="With one --id: only these lines of the message."),
     ] = None
-    page: Annotated[int | None, typer.Option(help="With --query: the page of results, from 1.")] = (
-        None
-    )
+    page: Annotated[
+        int | None,
+        typer.Option(
+            help="With --query: the page of results, from 1, given the same other options."
+        ),
+    ] = None
     older_than: Annotated[
         str | None,
         typer.Option(metavar="ID", help="With --grep: search only messages older than this one."),

@@ -111,7 +111,7 @@ def _print_bus(connected: ConnectedBus, *, configured: bool) -> None:
     elif configured:
         typer.echo(f"bus: {mask_urls(connected.url)}", err=True)
     elif connected.joined:
-        where = f"another worker ({connected.address}), and ends with it"
+        where = f"another worker ({connected.address}), which ends with that worker"
         typer.echo(f"bus: the server of {where}", err=True)
     else:
         url = connected.url

@@ -49,8 +49,10 @@ def read_json(payload: bytes, *, max_bytes: int = MAX_BYTES) -> JsonObject:
         raise InvalidRequestError(f"not UTF-8 at byte {error.start}: {error.reason}") from error
     except RecursionError as error:
         raise InvalidRequestError(f"nested deeper than {MAX_DEPTH} levels") from error
-    except ValueError as error:
+    except json.JSONDecodeError as error:
         raise InvalidRequestError(f"not JSON: {error}") from error
+    except ValueError as error:  # Python's limit for whole numbers
+        raise InvalidRequestError("a number has too many digits; write it as a text") from error
     if not isinstance(value, dict):
         raise InvalidRequestError(f"must be a JSON object, not {_kind(value)}")
     return value

@@ -122,7 +122,8 @@ async def test_workers_without_a_bus_share_a_server(ctxb: Ctxb) -> None:
     async with ctxb.worker() as first, ctxb.worker() as second:
         assert any("bus: a server of its own" in line for line in first.said)
         assert (
-            "bus: the server of another worker (.ctxb/bus.url), and ends with it\n" in second.said
+            "bus: the server of another worker (.ctxb/bus.url), which ends with that worker\n"
+            in second.said
         )
         sent = await ctxb("send", "--owner", "ana", "--input", "Hello")
         assert sent.stdout.startswith("success in "), sent.stderr

@@ -98,7 +98,9 @@ async def test_commands_find_a_bus_whose_address_is_kept(
     said = await _introduced(url, False, capsys, address=address)
     assert "\n  ctxb send" in said
     said = await _introduced(url, False, capsys, address=address, joined=True)
-    assert said == "bus: the server of another worker (.ctxb/bus.url), and ends with it\n"
+    assert (
+        said == "bus: the server of another worker (.ctxb/bus.url), which ends with that worker\n"
+    )
 
 
 async def test_a_configured_bus_is_named_without_its_password(
