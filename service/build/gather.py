@@ -77,8 +77,8 @@ MESSAGE_WORK: Final = 200
 OPAQUE_WORK: Final = 5_000
 #: Rows in the first read for each row to be printed; a turn with tools has several.
 ROWS_PER_PRINTED_ROW: Final = 2
-#: How much more than their estimate is read for the rows of a run, in percent of it, so that they
-#: are rarely read twice.
+#: The percentage of their estimated tokens that is read for the rows of a run: more than all of
+#: them, so that a second read is rare.
 ESTIMATE_MARGIN: Final = 125
 #: The factor that enlarges a read that was too small.
 GROWTH: Final = 4

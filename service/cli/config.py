@@ -110,7 +110,8 @@ def validate(ctx: typer.Context, file: CheckedFile = None) -> None:
     ctxb config validate production.yml
 
     The command prints a line with the position of each wrong setting, or the
-    first other problem, and exits with 3. A renamed or removed setting is only a warning.
+    first other problem, and exits with 3. A renamed or removed setting is only
+    a warning.
     """
     settings = start(CommonOptions(config=file) if file else ctx.obj, log_outdated=False)
     for warning in settings.warnings:

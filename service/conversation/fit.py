@@ -251,11 +251,8 @@ class _Decider:
 
     def _find_repair(self, position: int, unit: Unit, item: Item) -> str | None:
         """Return the reason for a repair of a message that is kept; None if it is as it was."""
-        given, reason, waits = (
-            self._rows[position],
-            self._repairs.get(position),
-            awaits_results(unit),
-        )
+        given, reason = self._rows[position], self._repairs.get(position)
+        waits = awaits_results(unit)
         if reason == "result_missing" and not waits:
             return reason  # a result follows it, or was added to it
         if item.row is given:
@@ -268,10 +265,7 @@ class _Decider:
 
 
 def _moved(items: Sequence[Item]) -> set[int]:
-    """Return the positions of results that follow others which were given after them, or so.
-
-    These are the messages that some of the later ones were given before.
-    """
+    """Return the positions of the messages that now precede one that was given before them."""
     moved: set[int] = set()
     least: float = inf
     for item in reversed(items):
