@@ -179,12 +179,12 @@ class FittedBlock:
         """
         if self.recall:
             return self.recall.decisions
-        decisions = [self._on_omission(omission) for omission in self.original.omissions]
+        decisions = [*chain.from_iterable(map(self._on_omission, self.original.omissions))]
         minimum_budgets = self.minimum_budgets()
         for group in self.groups:
             sent = self.sent.get(group.index)
             if sent is None:
-                decisions.append(self._on_dropped(group, minimum_budgets.get(group.index)))
+                decisions += self._on_dropped(group, minimum_budgets.get(group.index))
             else:
                 decisions += self._on_sent(group, sent)
         return tuple(decisions)
@@ -194,35 +194,47 @@ class FittedBlock:
         """Count the candidates by their outcome."""
         return self.recall.outcomes if self.recall else tally(self.decisions)
 
-    def _on_omission(self, omission: Omission) -> Decision:
-        ids, reason = omission.message_ids, omission.reason
+    def _on_omission(self, omission: Omission) -> Iterator[Decision]:
+        reason, tag = omission.reason, self.block.tag
         if reason not in {BEYOND_LIMIT, CALL_NOT_READ}:
-            return Decision(ids, self.block.tag, "filtered", reason)
-        if self._is_summarized(ids):
-            return Decision(ids, self.block.tag, "summarized", "in_summary")
-        return Decision(ids, self.block.tag, "dropped", reason)
+            yield Decision(omission.message_ids, tag, "filtered", reason)
+            return
+        for is_summarized, ids in self._split_summarized(omission.message_ids):
+            if is_summarized:
+                yield Decision(ids, tag, "summarized", "in_summary")
+            else:
+                yield Decision(ids, tag, "dropped", reason)
 
-    def _on_dropped(self, group: Group, minimum_budget: int | None) -> Decision:
+    def _on_dropped(self, group: Group, minimum_budget: int | None) -> Iterator[Decision]:
         own = self.fit.decisions.get(group.index)
-        ids = _ids(group.messages)
-        outcome: Outcome = "dropped"
-        reason = own.reason if own else "too_large"
-        if self._is_summarized(ids):
-            outcome, reason = "summarized", "in_summary"
-        elif self.fit.summary:
-            outcome, reason = "summarized", "summarized"
         score = own.score if own else None
-        return Decision(ids, self.block.tag, outcome, reason, group.tokens, score, minimum_budget)
+        outcome: Outcome = "summarized" if self.fit.summary else "dropped"
+        reason = "summarized" if self.fit.summary else own.reason if own else "too_large"
+        tag = self.block.tag
+        on_all = Decision((), tag, outcome, reason, group.tokens, score, minimum_budget)
+        for is_summarized, ids in self._split_summarized(_ids(group.messages)):
+            if is_summarized:
+                yield on_all._replace(message_ids=ids, outcome="summarized", reason="in_summary")
+            else:
+                yield on_all._replace(message_ids=ids)
+            # the first one has the tokens of the whole group
+            on_all = on_all._replace(tokens=None, smallest_budget=None)
 
     def _on_sent(self, group: Group, sent: SentEntry) -> tuple[Decision, ...]:
         own = self.fit.decisions.get(group.index)
         score = own.score if own else None
         return decide_on_entry(sent.entry, self.block.tag, "fits", sent.tokens, score)
 
-    def _is_summarized(self, message_ids: Iterable[str]) -> bool:
-        """Return whether the stored summaries that are sent cover all of these messages."""
+    def _split_summarized(
+        self, message_ids: Sequence[str]
+    ) -> Iterator[tuple[bool, tuple[str, ...]]]:
+        """Yield adjacent messages, with whether the stored summaries that are sent cover them."""
         summary = self.fit.stored_summary
-        return summary is not None and summary.form.covers_all(message_ids)
+        if summary is None:
+            yield False, tuple(message_ids)
+            return
+        for is_covered, ids in groupby(message_ids, lambda id_: summary.form.covers_all((id_,))):
+            yield is_covered, tuple(ids)
 
 
 def decide_on_entry(

@@ -83,6 +83,23 @@ async def test_a_summary_replaces_rows_that_were_not_read(
     assert fates["m10"] == "fits"
 
 
+@pytest.mark.parametrize("limit", [12, None])
+async def test_a_row_that_came_late_to_a_turn_is_not_in_its_summary(
+    builder: ContextBuilder, make_request: MakeRequest, limit: int | None
+) -> None:
+    """Each row has the decision that is true of it."""
+    late = {**row(50, "AI", "words that came late " * 9), "run_id": ROWS[5]["run_id"]}
+    await builder.history.append("o", [late])
+    tokens = 4_000 if limit else 700
+    content = await content_of(
+        builder, asking(make_request, memory_limit=limit, memory_tokens=tokens, layout="tagged")
+    )
+
+    fates = {id_: each.decision for each in content.decisions for id_ in each.message_ids}
+    assert "They said words, ten times." in text_of(content)
+    assert (fates["m5"], fates["m50"]) == ("summarized", "dropped")
+
+
 async def test_other_strategies_and_other_histories_have_none(
     builder: ContextBuilder, make_request: MakeRequest
 ) -> None:
