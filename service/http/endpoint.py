@@ -191,7 +191,7 @@ def validated(model: type[AnyModel], raw: object) -> AnyModel:
     try:
         return model.model_validate(raw)
     except ValidationError as error:
-        raise invalid(error) from error
+        raise invalid(error, model.model_fields) from error
 
 
 async def _read_body(request: Request, limit: int) -> bytes:

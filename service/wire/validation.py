@@ -4,7 +4,7 @@ All of them read the plain JSON object, before any model is made of it.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any, Final
@@ -182,10 +182,13 @@ def omit_derived(schema: dict[str, Any]) -> None:
     schema["required"] = [name for name in schema["required"] if name not in DERIVED]
 
 
-def invalid(error: ValidationError) -> InvalidRequestError:
-    """Return a validation error of pydantic as an error of ours, with JSON pointers."""
+def invalid(error: ValidationError, known: Iterable[str] = ()) -> InvalidRequestError:
+    """Return a validation error of pydantic as an error of ours, with JSON pointers.
+
+    ``known`` are the keys among which one for an unknown key is suggested.
+    """
     problems = [
-        Problem(_pointer_of(detail["loc"]), _detail_of(detail)) for detail in error.errors()
+        Problem(_pointer_of(detail["loc"]), _detail_of(detail, known)) for detail in error.errors()
     ]
     first = problems[0]
     return InvalidRequestError(f"{first.pointer or 'the request'}: {first.detail}", problems)
@@ -233,8 +236,10 @@ def _messages(run: Mapping[str, object]) -> Sequence[object]:
     return history if isinstance(history, list) else ()
 
 
-def _detail_of(detail: ErrorDetails) -> str:
+def _detail_of(detail: ErrorDetails, known: Iterable[str]) -> str:
     last, message = detail["loc"][-1:], detail["msg"].removeprefix("Value error, ")
+    if detail["type"] == "extra_forbidden":
+        message = f"is unknown{did_you_mean(str(last[0]), known)}"
     if detail["type"] == "missing":
         message = f"is required{_explain_slip(str(last[0]), detail['input'])}"
     elif detail["loc"] in {("content", "run"), ("content", "short")}:

@@ -14,7 +14,12 @@ from service.audit.what_if import NotReplayableError
 from service.build.account import Built
 from service.builder import ContextBuilder
 from service.config.endpoints import HttpSettings
-from service.errors import BudgetExceededError, ContextBuilderError, NotFoundError
+from service.errors import (
+    BudgetExceededError,
+    ContextBuilderError,
+    InvalidRequestError,
+    NotFoundError,
+)
 from service.http.builds import (
     BuildPage,
     FormQuery,
@@ -31,7 +36,7 @@ from service.http.builds import (
     show_form,
     what_if,
 )
-from service.http.endpoint import Services
+from service.http.endpoint import Services, validated
 from service.http.recent_builds import RecentBuilds
 from service.wire.request import BuildRequest
 from tests.calling import calling, services
@@ -427,3 +432,9 @@ async def test_owners_are_not_listed_where_others_may_ask(
     served = replace(served, builder=replace(served.builder, settings=changed))
 
     assert await list_owners(calling(served, "")) == RecentOwners(owners=(), listed=False)
+
+
+def test_an_unknown_key_is_named_with_the_one_that_is_meant() -> None:
+    """As on the bus."""
+    with pytest.raises(InvalidRequestError, match=r"/strategi: is unknown; .* strategy\?"):
+        validated(WhatIfBody, {"strategi": "middle_out"})
