@@ -348,34 +348,33 @@ def check_urls(settings: Settings) -> None:
     """Raise `ConfigError` or `StoreError` for a URL of bus or store that names none."""
     if bus := settings.bus.url:
         by_scheme(BUSES, bus.get_secret_value(), "bus.url")
-    store = settings.store.url.get_secret_value()
-    by_scheme(STORES, store, "store.url")
-    if not store.startswith("memory"):
-        from service.adapters.sql.databases import missing_file  # noqa: PLC0415 - likewise
-
-        missing_file(store)  # reads the URL
+    by_scheme(STORES, settings.store.url.get_secret_value(), "store.url")
+    _find_missing_file(settings)
 
 
 def check_exists(settings: Settings) -> None:
     """Raise `StoreError` if the store is a file that doesn't exist, and that opening creates."""
-    url = settings.store.url.get_secret_value()
-    if url.startswith("memory"):
-        return
-    from service.adapters.sql.databases import missing_file  # noqa: PLC0415 - only databases need it
-
-    if file := missing_file(url):
+    if file := _find_missing_file(settings):
         raise StoreError(
             f"{file}: there is no such file (store.url); a worker, `ctxb history import` and"
             " `ctxb db upgrade` create it"
         )
 
 
-async def count_without_vector(settings: Settings) -> int | None:
-    """Return how many rows of the store have no vector yet, None for no database; as above."""
-    from service.adapters.sql.databases import count_unembedded, missing_file  # noqa: PLC0415 - likewise
+def _find_missing_file(settings: Settings) -> Path | None:
+    """Return the store's file if it doesn't exist; raises `StoreError` for a URL of no store."""
+    from service.adapters.sql.databases import missing_file  # noqa: PLC0415 - only databases need it
 
     url = settings.store.url.get_secret_value()
-    if url.startswith("memory") or missing_file(url):
+    return None if url.startswith("memory") else missing_file(url)
+
+
+async def count_without_vector(settings: Settings) -> int | None:
+    """Return how many rows of the store have no vector yet, None for no database; as above."""
+    from service.adapters.sql.databases import count_unembedded  # noqa: PLC0415 - likewise
+
+    url = settings.store.url.get_secret_value()
+    if url.startswith("memory") or _find_missing_file(settings):
         return None
     return await count_unembedded(url, settings.store)
 

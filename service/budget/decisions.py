@@ -208,9 +208,10 @@ class FittedBlock:
     def _on_dropped(self, group: Group, minimum_budget: int | None) -> Iterator[Decision]:
         own = self.fit.decisions.get(group.index)
         score = own.score if own else None
-        outcome: Outcome = "summarized" if self.fit.summary else "dropped"
-        reason = "summarized" if self.fit.summary else own.reason if own else "too_large"
-        tag = self.block.tag
+        outcome: Outcome = "dropped"
+        reason, tag = own.reason if own else "too_large", self.block.tag
+        if self.fit.summary:
+            outcome, reason = "summarized", "summarized"
         on_all = Decision((), tag, outcome, reason, group.tokens, score, minimum_budget)
         for is_summarized, ids in self._split_summarized(_ids(group.messages)):
             if is_summarized:

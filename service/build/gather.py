@@ -79,7 +79,7 @@ OPAQUE_WORK: Final = 5_000
 ROWS_PER_PRINTED_ROW: Final = 2
 #: The percentage of their estimated tokens that is read for the rows of a run: more than all of
 #: them, so that a second read is rare.
-ESTIMATE_MARGIN: Final = 125
+RUN_ESTIMATE_PERCENT: Final = 125
 #: The factor that enlarges a read that was too small.
 GROWTH: Final = 4
 #: The number of rows that is processed in a thread, so that the event loop stays free.
@@ -539,8 +539,8 @@ class _RowReader:
         scope = (self.request.owner_key, self.plan.conversation_id)
         if tokens is None:
             return await self.store.recent(*scope, max_rows=rows)
-        said = (str(row["content"])[:STORED_CHARS] for row in self.request.run_rows)
-        of_run = sum(map(_ESTIMATE.count, said)) * ESTIMATE_MARGIN // 100
+        said = (str(message.content)[:STORED_CHARS] for message in self.request.run.history[1:])
+        of_run = sum(map(_ESTIMATE.count, said)) * RUN_ESTIMATE_PERCENT // 100
         while True:
             page = await self.store.recent(*scope, max_rows=rows, max_tokens=tokens + of_run)
             read = 0 if len(page.rows) >= min(rows, page.total) else self._run_tokens(page)
@@ -551,7 +551,7 @@ class _RowReader:
     def _run_tokens(self, page: HistoryPage) -> int:
         """Return the tokens of a page's rows that belong to the run."""
         request, starts = self.request, page.starts
-        ids = {request.input_id, *[row["id"] for row in request.run_rows]}
+        ids = {request.input_id, *[message.id for message in request.run.history]}
         tokens = 0
         for index, message in enumerate(self.cache.read(page.rows[::-1])[::-1]):
             if message.run_id == request.run_id or message.id in ids:

@@ -172,7 +172,7 @@ class SummaryMaker:
                 text = await self.summarizer.summarize(messages, max_tokens=draft.tokens)
         except TimeoutError as error:
             raise SummarizerError(f"no summary within {seconds:g} seconds") from error
-        text = fix_surrogates(text).strip()
+        text = fix_surrogates(text or "").strip()  # models return no content, too
         if not text:
             raise SummarizerError("the summary is empty")
         tokens = self.tokenizers.counter(job.tokenizer).count(text)

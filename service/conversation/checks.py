@@ -13,24 +13,15 @@ _CONTENT: Final = (
     *("content", "parts", "tool_calls", "metadata", "refusal", "audio", "function_call"),
     "provider_parts",
 )
-
-
 #: What parts and calls may be; others than texts and mappings are left out.
 _PLAIN: Final = (str, Mapping, int, float, type(None), Sequence)
-
-
-#: Levels of the deepest nesting that is read; the wire has the same limit.
+#: Levels of the deepest nesting that is read, as on the wire, which the core doesn't know.
 MAX_DEPTH: Final = 64
 
 
 def check_readable(row: object, place: str) -> None:
     """Raise `MessageError` for what can't be read whatever its role, with a place and a remedy."""
-    if not isinstance(row, Mapping):
-        fix = 'write {"role": "user", "content": …}' if isinstance(row, str) else "convert it first"
-        if hasattr(row, "model_dump"):
-            fix = "pass its model_dump()"
-        raise MessageError(f"{place} is no mapping but {shown(row)}: {fix}")
-    check_elements(row, place)
+    _check_elements(_read_mapping(row, place), place)
     check_depth(row, place)
 
 
@@ -48,11 +39,12 @@ def _is_deep(value: object, levels: int) -> bool:
     return levels == 0 or any(_is_deep(item, levels - 1) for item in value)
 
 
-def check_message(row: object, place: str) -> None:
-    """Raise `MessageError`, with a place and a remedy, for what is no message of a known shape."""
-    if not isinstance(row, Mapping):
-        check_readable(row, place)
-        return
+def check_message(given: object, place: str) -> None:
+    """Raise `MessageError` for what has no known role, or no content that can be read.
+
+    What is in its content is checked by `check_readable`, when it is read.
+    """
+    row = _read_mapping(given, place)
     role = row.get("role")
     if not can_be_sent(row):
         known = ", ".join(("system", "developer", *ROLES, "model"))
@@ -68,10 +60,18 @@ def check_message(row: object, place: str) -> None:
             raise MessageError(f"{detail}: convert it to a text or a list of parts")
         if isinstance(value, bytes | bytearray | memoryview):
             raise MessageError(f"{place} has bytes at {key!r}: decode them to a text")
-    check_elements(row, place)
 
 
-def check_elements(row: Row, place: str) -> None:
+def _read_mapping(row: object, place: str) -> Row:
+    if isinstance(row, Mapping):
+        return row
+    fix = 'write {"role": "user", "content": …}' if isinstance(row, str) else "convert it first"
+    if hasattr(row, "model_dump"):
+        fix = "pass its model_dump()"
+    raise MessageError(f"{place} is no mapping but {shown(row)}: {fix}")
+
+
+def _check_elements(row: Row, place: str) -> None:
     """Raise `MessageError` for parts and calls that can't be read.
 
     These are objects, such as those of an SDK, and calls of OpenAI's custom tools.

@@ -295,9 +295,10 @@ class SummarizationStrategy(ContextStrategy):
         text = await self.provider.summarize(
             [message for group in old for message in group.messages], max_tokens=SUMMARY_TOKENS
         )
-        summary = {"role": "user", "content": f"{PREFIX}\n{GUARD.quote(text or '')}"}
+        text = text or ""  # models return no content, too
+        summary = {"role": "user", "content": f"{PREFIX}\n{GUARD.quote(text)}"}
         is_shorter = self.token_estimate((summary,)) < sum(group.tokens for group in old)
-        if not (text or "").strip() or not is_shorter:
+        if not text.strip() or not is_shorter:
             return units.all_rows()
         return units.rows_with(summary, others[0].index, [*earlier, *recent])
 
