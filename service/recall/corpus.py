@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import cached_property
+from functools import cache, cached_property
+from importlib.util import find_spec
 from itertools import accumulate, compress, islice, pairwise
 from operator import mul, not_
 from statistics import median
@@ -58,6 +59,12 @@ COST_POWER: Final = 0.15
 Values = Sequence[float]
 
 
+@cache
+def has_numpy() -> bool:
+    """Return whether numpy is installed, which computes the same faster."""
+    return find_spec("numpy") is not None
+
+
 @dataclass(frozen=True)
 class Sessions:
     """The sessions of passages, and their positions in tokens."""
@@ -80,7 +87,13 @@ class Sessions:
         """
         ranges = self.ranges.get(reach, (array("L"), array("L")))
         if len(ranges[0]) < len(self.middles):
-            ranges = self.ranges[reach] = _extend_ranges(self.middles, reach, *ranges)
+            if has_numpy():
+                from service.recall.arrays import find_ranges  # noqa: PLC0415 - loads numpy
+
+                ranges = find_ranges(self.middles, reach)
+            else:
+                ranges = _extend_ranges(self.middles, reach, *ranges)
+            self.ranges[reach] = ranges
         return ranges
 
     def near(self, scores: Sequence[float], reaches: Iterable[float]) -> Iterator[list[float]]:
@@ -89,6 +102,12 @@ class Sessions:
         The sum of score * (1 - distance / reach) is computed from the running sums of the scores
         and of score * middle.
         """
+        if has_numpy():
+            from service.recall.arrays import add_around  # noqa: PLC0415 - loads numpy
+
+            ranges = [(reach, self.within(reach)) for reach in reaches]
+            yield from add_around(scores, self.middles, ranges)
+            return
         sums = [0.0, *accumulate(scores)]
         moments = [0.0, *accumulate(map(mul, scores, self.middles))]
         middles, sums_after, moments_after = self.middles, sums[1:], moments[1:]
