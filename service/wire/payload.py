@@ -23,6 +23,8 @@ MAX_OWNER_KEY: Final = 128
 MAX_ID: Final = 256
 #: Levels of the deepest nesting that is read.
 MAX_DEPTH: Final = 64
+#: The keys of a request that its fingerprint covers.
+FINGERPRINTED: Final = ("content", "run_id", "conversation_id")
 
 JsonObject = dict[str, object]
 
@@ -150,7 +152,7 @@ def fingerprint(
     request: Mapping[str, object], write: Callable[[object], bytes] = canonical_json
 ) -> str:
     """Return the SHA-256 of a request's content; it distinguishes two requests with one id."""
-    wanted = {key: request.get(key) for key in ("content", "run_id", "conversation_id")}
+    wanted = {key: request.get(key) for key in FINGERPRINTED}
     return hashlib.sha256(write(wanted)).hexdigest()
 
 

@@ -18,9 +18,9 @@ from pydantic import (
 )
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
-from service.errors import ContextBuilderError, escape_key
+from service.errors import ContextBuilderError, Problem, escape_key
 from service.wire.payload import MAX_BYTES, MAX_ID, canonical_json, derive_id, fingerprint
-from service.wire.protocol import SCHEMA_VERSION
+from service.wire.protocol import SCHEMA_VERSION, Topics
 from service.wire.request import (
     Envelope,
     RejectedError,
@@ -179,8 +179,11 @@ def decode_recall(
     try:
         return decode_as(lambda _: validate, payload, received_at=received_at, max_bytes=max_bytes)
     except RejectedError as rejected:
-        envelope = rejected.envelope and replace(rejected.envelope, kind="recall")
-        raise RejectedError(rejected.error, envelope) from rejected.error
+        error, envelope = rejected.error, rejected.envelope
+        if envelope and envelope.kind == "build":  # on that topic, the content may be valid
+            topic = Problem("", f"is no recall; send it to {Topics.CONTEXT_BUILD_REQUEST}")
+            error = type(error)(error.detail, [*error.problems, topic])
+        raise RejectedError(error, envelope and replace(envelope, kind="recall")) from error
 
 
 class RecalledMessage(BaseModel, frozen=True):

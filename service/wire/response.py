@@ -11,7 +11,7 @@ import structlog
 from pydantic import BaseModel, Field, SerializeAsAny, TypeAdapter
 
 from service.errors import ContextBuilderError
-from service.wire.payload import canonical_json, digest
+from service.wire.payload import FINGERPRINTED, canonical_json, digest
 from service.wire.protocol import SCHEMA_VERSION
 from service.wire.request import Envelope, Trace
 
@@ -135,10 +135,10 @@ class ErrorBody(BaseModel, frozen=True):
     def final(self) -> bool:
         """Return whether all requests with the same id and fingerprint get this error.
 
-        The others may get a context later: fingerprints don't cover the metadata.
+        The others may get a context later: fingerprints don't cover all keys.
         """
-        in_metadata = [error["pointer"].startswith("/metadata") for error in self.errors]
-        return not self.retryable and not any(in_metadata)
+        keys = {f"{error['pointer']}/".split("/")[1] for error in self.errors}
+        return not self.retryable and keys.issubset(FINGERPRINTED)
 
 
 class BuildSuccess(BaseModel, frozen=True):

@@ -80,6 +80,17 @@ class Incoming:
     #: Shared by all deliveries of one request.
     identity: Identity
 
+    @property
+    def is_storable(self) -> bool:
+        """Return whether the answer can be stored, or a stored one sent.
+
+        Otherwise it is an error: content may only go to the requested reply, without an owner and
+        an id there is nothing to store it under, and a fingerprint doesn't cover all that is wrong.
+        """
+        error = self.request if isinstance(self.request, ContextBuilderError) else None
+        is_final = error is None or ErrorBody.of(error).final
+        return is_final and self.envelope.identified and self.may_reply
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handler:
@@ -143,9 +154,7 @@ class Handler:
 
     async def handle(self, incoming: Incoming, stored: StoredResult | None) -> None:
         """Answer one delivery and settle it; ``stored`` is the answer to an earlier one."""
-        if not (incoming.envelope.identified and incoming.may_reply):
-            # an error, even if an answer is stored: content may only go to the requested reply, and
-            # without an owner and an id there is nothing to store it under
+        if not incoming.is_storable:
             await self._send(incoming, await self._build(incoming), "again")
             return
         if stored and self._is_given_up(incoming) and _is_internal(stored):

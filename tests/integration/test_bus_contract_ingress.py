@@ -54,6 +54,15 @@ async def test_one_copy_enters_the_stream(place: Place) -> None:
     assert payloads(await received(one)) == [b"1", b"2"]
 
 
+async def test_topics_are_apart(place: Place) -> None:
+    """A payload of one channel is not a copy of an equal payload of the other."""
+    one, two = await place.open("one"), await place.open("two")
+
+    assert await one.enqueue([b"1"]) == [Enqueued.ENQUEUED]
+    assert await two.enqueue([b"1"], Topics.CONTEXT_RECALL_REQUEST) == [Enqueued.ENQUEUED]
+    assert [delivery.recall for delivery in await received(one, 2)] == [False, True]
+
+
 async def test_retry_is_enqueued_again(place: Place) -> None:
     """A payload that a worker hears twice is a retry and enters the stream again, once."""
     one, two = await place.open("one"), await place.open("two")

@@ -21,7 +21,7 @@ from service.wire.protocol import Topics
 from service.worker.client import NoAnswerError
 from service.worker.ingress import RecallStream
 from tests.integration.bus_places import Place
-from tests.integration.test_worker import Crew, asking, counted, open_crew, until
+from tests.integration.test_worker import Crew, asking, counted, open_crew, replied, until
 from tests.published import published
 from tests.support import BrokenHistory, row
 
@@ -124,6 +124,27 @@ async def test_errors_are_those_of_requests(crew: Crew) -> None:
         await crew.client.build(recalling())
     with pytest.raises(InvalidRequestError, match="build"):
         await crew.client.recall(asking())
+
+
+@pytest.mark.parametrize("last", [Topics.CONTEXT_BUILD_REQUEST, Topics.CONTEXT_RECALL_REQUEST])
+async def test_a_message_on_both_topics_has_two_answers(crew: Crew, last: Topics) -> None:
+    """The context, and an error that says where it belongs, in either order."""
+    reply_to = f"context.reply.{crew.place.prefix}both"
+    metadata = {"reply_to": reply_to, "reply_kind": "list"}
+    payload = json.dumps(asking(id="msg_1", metadata=metadata)).encode()
+    topics = {Topics.CONTEXT_BUILD_REQUEST, Topics.CONTEXT_RECALL_REQUEST}
+    for count, topic in enumerate([*(topics - {last}), last], start=1):
+        await crew.bus.append(topic, payload)
+        await until(partial(replied, crew, reply_to, count), 60)
+
+    responses = [json.loads(each) for each in await crew.place.replies(reply_to, "list")]
+    if last == Topics.CONTEXT_BUILD_REQUEST:
+        responses.reverse()
+    built, refused = responses
+    assert built["content"]["status"] == "success"
+    problem = {"pointer": "", "detail": "is no recall; send it to context.build.request"}
+    assert problem in refused["content"]["error"]["errors"]
+    assert built["id"] != refused["id"]
 
 
 async def test_errors_go_where_answers_go(crew: Crew) -> None:

@@ -301,6 +301,22 @@ async def test_one_id_for_two_requests_is_a_conflict(crew: Crew) -> None:
     assert (await crew.client.send(asking("one", id="msg_1"))).id == first.id
 
 
+@pytest.mark.parametrize("wrong", [{"schema_version": "2.0"}, {"role": 7}])
+async def test_a_request_is_built_once_its_error_is_corrected(
+    crew: Crew, wrong: dict[str, Any]
+) -> None:
+    """Under its id, if a fingerprint doesn't cover what was wrong; and is refused again with it."""
+    requests = [asking(id="msg_1", **more) for more in (wrong, {}, wrong)]
+    refused, built, again = [await crew.client.send(request) for request in requests]
+
+    assert [each.content.status for each in (refused, built, again)] == [
+        "error",
+        "success",
+        "error",
+    ]
+    assert len({refused.id, built.id, again.id}) == 3
+
+
 async def test_two_owners_may_use_one_id(crew: Crew) -> None:
     """Each gets an answer of its own."""
     one = await crew.client.send(asking("mine", id="msg_1", owner_key="a"))

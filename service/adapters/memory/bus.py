@@ -168,7 +168,7 @@ class MemoryBus:
         return self._options.prefix, identity
 
     def _enqueue(self, fields: dict[str, bytes]) -> Enqueued:
-        options, key = self._options, (self._options.prefix, fields["data"])
+        options, key = self._options, (self._options.prefix, *fields.items())
         workers = self._hub.heard.get(key)
         if workers is not None and options.consumer not in workers:
             workers.add(options.consumer)

@@ -39,8 +39,8 @@ class MemoryHub:
         self.streams: defaultdict[str, Stream] = defaultdict(Stream)
         #: Stored answers, packed, by the bus's prefix.
         self.results: Expiring[tuple[str, Identity], bytes] = Expiring(clock)
-        #: The consumers that have received a payload on the channel, by the bus's prefix.
-        self.heard: Expiring[tuple[str, bytes], set[str]] = Expiring(clock)
+        #: The consumers that have received a payload on a channel, by the bus's prefix.
+        self.heard: Expiring[tuple[object, ...], set[str]] = Expiring(clock)
         self.replies: Expiring[str, Replies] = Expiring(clock)
         self.reports = MemoryReports(clock)
         self._subscribers: defaultdict[str, list[Arrivals]] = defaultdict(list)

@@ -128,9 +128,8 @@ class RedisBus:
         calls = []
         for payload in payloads:
             shard = Shard(options.prefix, await self.shards.topic_of(payload))
-            calls.append(
-                Call(ENQUEUE, (shard.heard(payload), shard.stream), (*limits, payload, *more))
-            )
+            heard = shard.heard("".join(more).encode() + payload)  # one for each topic
+            calls.append(Call(ENQUEUE, (heard, shard.stream), (*limits, payload, *more)))
         with bus_errors("enqueue"):
             replies = await self._servers.execute(calls)
             return [_enqueued(*pair) for pair in zip(calls, replies, strict=True)]

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from asyncio import timeout
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from math import ceil
@@ -21,6 +21,8 @@ from service.adapters.redis.driver import Command, bus_errors, execute, is_unava
 #: fewer slots than streams.
 TURN_SECONDS: Final = 0.05
 EPOCH: Final = datetime.fromtimestamp(0, UTC)
+#: How far an entry's id may be ahead of the clock, which is measured now and then.
+AHEAD: Final = timedelta(minutes=1)
 
 #: The key of a stream, and an entry of it: its id and its fields.
 StreamEntry = tuple[str, tuple[str, Mapping[bytes, bytes]]]
@@ -73,16 +75,17 @@ class ServerClock:
         return datetime.fromtimestamp(time() + self._offset, UTC)
 
     def written_at(self, entry_id: str) -> datetime:
-        """Return when an entry was written; now, if its id is not a time.
+        """Return when an entry was written; now, if its id is not a time up to now.
 
         Entries of one millisecond keep their order: they are a microsecond apart.
         """
         milliseconds, _, number = entry_id.partition("-")
-        try:
+        now = self.now()
+        with suppress(OverflowError):
             after = timedelta(milliseconds=int(milliseconds), microseconds=min(int(number), 999))
-            return EPOCH + after
-        except OverflowError:
-            return self.now()
+            if EPOCH + after < now + AHEAD:
+                return EPOCH + after
+        return now
 
     def age(self, entry_id: str) -> float:
         """Return the seconds since an entry was written."""
