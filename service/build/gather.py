@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from time import monotonic
 from typing import Final, TypeVar
 
 import structlog
@@ -90,6 +91,9 @@ MANY_ROWS: Final = 500
 SEARCHED_ROWS: Final = 800
 SEARCHED_PER_NEWEST_ROW: Final = 3
 
+#: The least seconds between two log lines on equal failures.
+LOG_SECONDS: Final = 60.0
+
 _ESTIMATE: Final = HeuristicTokenCounter()
 #: Blocks of Anthropic's messages that hold calls and results.
 _FOREIGN_BLOCKS: Final = frozenset({"tool_use", "tool_result"})
@@ -116,6 +120,8 @@ class Sources:
     failed_scopes: FailedScopes = field(default_factory=partial(FailedScopes, MAX_FAILED_SCOPES))
     #: None unless rows are compared with questions by their vectors.
     similarity: Similarity | None = None
+    #: When failures were logged last, by what was read and the class of the error.
+    logged_at: dict[tuple[str, str], float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,15 +235,26 @@ class Gathering:
             async with asyncio.timeout(seconds):
                 return await read
         except (StoreError, ToolError, EmbedderError, TimeoutError) as error:
-            log.warning("gather.degraded", what=what, error=str(error) or type(error).__name__)
+            if self._is_news(what, error):
+                log.warning("gather.degraded", what=what, error=str(error) or type(error).__name__)
         except ContextBuilderError:
             raise
         except Exception as error:  # a store, registry or embedder of others may raise anything
-            log.exception("gather.broken", what=what)
+            if self._is_news(what, error):
+                log.exception("gather.broken", what=what)
             if what not in {"history", "vectors"}:
                 raise StoreError(f"{detail}: {type(error).__name__}") from error
         self.degraded[what] = WarningRecord(code=f"{what}_unavailable", detail=detail)
         return fallback
+
+    def _is_news(self, what: str, error: Exception) -> bool:
+        """Return whether no such failure was logged in the last minute: an outage has many."""
+        logged, now = self.sources.logged_at, monotonic()
+        failure = (what, type(error).__name__)
+        if now - logged.get(failure, -LOG_SECONDS) < LOG_SECONDS:
+            return False
+        logged[failure] = now
+        return True
 
     async def _tools(self) -> tuple[Toolset, Sequence[WarningRecord]]:
         request, sources = self.request, self.sources

@@ -1,10 +1,11 @@
 """A connection to an MCP server: it lists the server's tools, and notices when they change."""
 
 import asyncio
+import json
 import math
 import os
-from collections.abc import AsyncIterable, AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -18,12 +19,20 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from mcp.shared.message import SessionMessage
-from mcp_types import Implementation, JSONRPCNotification, JSONRPCResponse, PaginatedRequestParams
+from mcp_types import (
+    Implementation,
+    JSONRPCNotification,
+    JSONRPCResponse,
+    PaginatedRequestParams,
+    jsonrpc_message_adapter,
+)
+from pydantic import ValidationError
 
 from formatters.guard import one_line
 from formatters.rows import fix_surrogates
 from service.adapters.mcp.definitions import Definitions, read_definitions
 from service.config.content import McpServerSettings
+from service.errors import ToolError
 from service.observe.logs import mask_urls
 
 #: The limits of one listing.
@@ -37,6 +46,8 @@ MIN_INTERVAL_SECONDS: Final = 1.0
 CHANGED: Final = "notifications/tools/list_changed"
 
 Received = SessionMessage | Exception
+#: The forms of messages that are no answers.
+_REQUESTS: Final = (("JSONRPCRequest",), ("JSONRPCNotification",))
 
 
 async def follow(server: McpServerSettings, on_listed: Callable[[Definitions], None]) -> None:
@@ -61,13 +72,13 @@ async def follow(server: McpServerSettings, on_listed: Callable[[Definitions], N
 async def connect(
     server: McpServerSettings, wake: Callable[[], None] = lambda: None
 ) -> AsyncIterator["Connection"]:
-    """Connect within the server's time limit; raises `TimeoutError`, or an error of the SDK.
+    """Connect within the server's time limit; raises as `ServerMessages.within`, and as the SDK.
 
     ``wake`` is called when tools have changed, and when the connection is lost.
     """
     messages = ServerMessages(wake)
     info = Implementation(name="context-builder", version=version("ctxb"))
-    with anyio.fail_after(server.timeout_seconds) as opening:
+    with messages.within(server.timeout_seconds) as opening:
         async with Client(open_transport(server, messages), client_info=info, cache=None) as client:
             # the limit is for opening, but its scope has to enclose the whole connection
             opening.deadline = math.inf
@@ -83,8 +94,8 @@ class Connection:
     messages: "ServerMessages"
 
     async def list_tools(self) -> Definitions:
-        """List all tools; raises `TimeoutError`, or an error of the SDK."""
-        with anyio.fail_after(self.server.timeout_seconds):
+        """List all tools; raises as `connect`."""
+        with self.messages.within(self.server.timeout_seconds):
             tools, problem = await self._read_pages()
         definitions = read_definitions(tools, self.server)
         if problem is None:
@@ -141,6 +152,25 @@ class ServerMessages:
     wake: Callable[[], None]
     #: The listed tools, as the server sends them.
     tools: list[object] = field(default_factory=list)
+    #: What is wrong with the last message that can't be read.
+    problem: str = ""
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[anyio.CancelScope]:
+        """Limit the time to wait for an answer.
+
+        Raises:
+            TimeoutError: It has passed.
+            ToolError: It has passed, and some message can't be read: it may have been the answer.
+        """
+        self.problem = ""
+        try:
+            with anyio.fail_after(seconds) as scope:
+                yield scope
+        except TimeoutError as error:
+            if self.problem:
+                raise ToolError(f"no answer that can be read: {self.problem}") from error
+            raise
 
     def take_tools(self) -> list[object]:
         """Return the tools that have arrived since the last call."""
@@ -149,6 +179,8 @@ class ServerMessages:
 
     def filter(self, received: Received) -> Received:
         """Return a message without its tools."""
+        if isinstance(received, ValidationError):
+            received = self._read_again(received)
         message = received.message if isinstance(received, SessionMessage) else None
         if isinstance(message, JSONRPCNotification) and message.method == CHANGED:
             self.wake()
@@ -156,6 +188,22 @@ class ServerMessages:
             self.tools += message.result["tools"]
             message.result["tools"] = []
         return received
+
+    def _read_again(self, error: ValidationError) -> Received:
+        """Read JSON that the SDK refuses for one of its tools, such as one with half a character.
+
+        Return the error, and note it, if the message is invalid itself.
+        """
+        try:
+            message = json.loads(error.errors()[0]["input"])
+            return SessionMessage(jsonrpc_message_adapter.validate_python(message, by_name=False))
+        except (TypeError, ValueError, RecursionError):
+            # by the forms of a message, of which an answer has one of the last two
+            causes = [each for each in error.errors() if each["loc"][:1] not in _REQUESTS]
+            cause = max(causes, key=lambda each: len(each["loc"]))
+            pointer = "".join(f"/{step}" for step in cause["loc"][1:])
+            self.problem = f"{pointer} {cause['msg']}".strip()
+            return error
 
 
 @asynccontextmanager
@@ -215,6 +263,8 @@ def describe_cause(error: BaseException) -> str:
         error = error.exceptions[0]
     if isinstance(error, TimeoutError):
         return "no answer in time"
+    if isinstance(error, ToolError):
+        return error.detail
     name, text = type(error).__name__, one_line(fix_surrogates(str(error)))
     if len(text) > MAX_CAUSE_CHARS:
         text = f"{text[:MAX_CAUSE_CHARS]}…"

@@ -104,11 +104,12 @@ class FollowedServer:
 
     def _on_listed(self, listed: Definitions) -> None:
         name = self._server.name
+        is_back = self._failures > 0
         self._failures = 0
         changed = self._registry.replace(name, listed.tools)
         self._registry.mark(name, stale=False)
         self._metrics.count_refresh(name, "changed" if changed else "unchanged")
-        if changed or not self._tried.is_set():
+        if changed or is_back or not self._tried.is_set():
             self._snapshots.write(self._server, listed.tools)
             log.info("tools.listed", source=name, tools=len(listed.tools))
             for reason in listed.refused:
@@ -120,7 +121,8 @@ class FollowedServer:
         self._failures += 1
         self._registry.mark(name, stale=True)
         self._metrics.count_refresh(name, "failed")
-        log.warning("tools.unlisted", source=name, reason=describe_cause(error))
+        if self._failures == 1:  # an outage is logged once, and its end by `tools.listed`
+            log.warning("tools.unlisted", source=name, reason=describe_cause(error))
         self._tried.set()
 
 

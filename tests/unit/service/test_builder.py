@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from formatters.model import BUILT_IN_TAGS, Block, Entry, Facts, Row, Tool, TrimPolicy
 from formatters.shared_memory import NONE_FITS
@@ -56,9 +57,13 @@ class BrokenProfiles:
 class BrokenTools(InMemoryToolRegistry):
     """A registry that cannot be read."""
 
+    def __init__(self, error: Exception | None = None) -> None:
+        super().__init__()
+        self.error = error or ToolError("down")
+
     def get_all_tool_definitions(self) -> list[Tool]:
         """Fail."""
-        raise ToolError("down")
+        raise self.error
 
 
 async def test_a_context_is_five_messages_in_the_order_of_the_source_system(
@@ -315,6 +320,20 @@ async def test_tools_and_profile_degrade_to_their_placeholders(
     assert "(No tools available)" in block(content, "CAPABILITIES")
     assert "(New friend" in block(content, "FRIENDS_INFO")
     assert sorted(w.code for w in content.warnings) == ["profile_unavailable", "tools_unavailable"]
+
+
+@pytest.mark.parametrize("error", [ToolError("away"), LookupError("broken")])
+async def test_an_outage_is_logged_once(
+    error: Exception, make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """Not for each request that meets it."""
+    builder = make_builder(sources={"tools": BrokenTools(error)})
+    with capture_logs() as logs:
+        for _ in range(3):
+            await builder.answer(make_request())
+
+    events = [each["event"] for each in logs if each["event"].startswith("gather.")]
+    assert len(events) == 1
 
 
 class SlowTools(InMemoryToolRegistry):

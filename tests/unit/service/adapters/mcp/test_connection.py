@@ -1,19 +1,24 @@
 """All pages of a listing are read, none twice; causes of failures are short, without secrets."""
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from mcp_types import PaginatedRequestParams
+from mcp.shared.message import SessionMessage
+from mcp_types import PaginatedRequestParams, jsonrpc_message_adapter
+from pydantic import ValidationError
 
 from service.adapters.mcp import connection
 from service.adapters.mcp.connection import (
     MAX_CAUSE_CHARS,
     Connection,
+    Received,
     ServerMessages,
     describe_cause,
 )
 from service.config.content import McpServerSettings
+from service.errors import ToolError
 
 #: Tools and next cursor, by cursor.
 Book = dict[str | None, tuple[list[object], str | None]]
@@ -77,3 +82,45 @@ def test_strangers_words_are_bounded_and_secrets_masked() -> None:
     assert "geheim" not in reported
     assert "\n" not in reported
     assert len(reported) < MAX_CAUSE_CHARS + 20
+
+
+def refusal(line: str) -> ValidationError:
+    """Return the error with which the SDK refuses a message."""
+    with pytest.raises(ValidationError) as refused:
+        jsonrpc_message_adapter.validate_json(line, by_name=False)
+    return refused.value
+
+
+def test_a_tool_that_spoils_a_message_is_left_to_the_check_of_tools() -> None:
+    """Half a character, or what is nested deeply: the tools beside it arrive."""
+    for spoiling in (r'{"name": "\ud800"}', "[" * 300 + "]" * 300):
+        messages = ServerMessages(lambda: None)
+        tools = f'[{{"name": "a"}}, {spoiling}]'
+        line = f'{{"jsonrpc": "2.0", "id": 1, "result": {{"tools": {tools}}}}}'
+        assert isinstance(messages.filter(refusal(line)), SessionMessage)
+        assert [messages.tools[0], len(messages.tools)] == [{"name": "a"}, 2]
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ("Listing tools", "Invalid JSON: expected value at line 1 column 1"),
+        ('{"id": 1, "result": {}}', "/jsonrpc Field required"),
+        ('{"jsonrpc": "2.0", "id": 1, "result": []}', "/result Input should be an object"),
+        ('{"jsonrpc": "2.0", "id": 1, "error": {}}', "/error/code Field required"),
+    ],
+)
+async def test_what_is_wrong_with_an_answer_is_reported(line: str, wrong: str) -> None:
+    """Once the time for a good one has passed; a later request knows nothing of it."""
+    messages = ServerMessages(lambda: None)
+
+    async def wait(received: Received) -> None:
+        with messages.within(0.01):
+            messages.filter(received)
+            await asyncio.Event().wait()
+
+    with pytest.raises(ToolError) as caught:
+        await wait(refusal(line))
+    assert describe_cause(caught.value) == f"no answer that can be read: {wrong}"
+    with pytest.raises(TimeoutError):
+        await wait(OSError("away"))

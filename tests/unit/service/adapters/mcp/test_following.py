@@ -5,8 +5,11 @@ from pathlib import Path
 
 from structlog.testing import capture_logs
 
-from service.adapters.mcp.following import Snapshots
+from service.adapters.mcp.definitions import Definitions
+from service.adapters.mcp.following import FollowedServer, Snapshots
+from service.adapters.tools.registry import InMemoryToolRegistry
 from service.config.content import McpServerSettings
+from tests.support import Noted
 
 SERVER = McpServerSettings(name="git", command="x")
 TOOL = {"type": "function", "function": {"name": "git__a"}}
@@ -45,3 +48,17 @@ def test_a_folder_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     with capture_logs() as logs:
         Snapshots(tmp_path / "file").write(SERVER, [TOOL])
     assert [each["event"] for each in logs] == ["tools.snapshot_unwritten"]
+
+
+async def test_an_outage_is_logged_when_it_begins_and_when_it_ends() -> None:
+    """However often the server was tried; each attempt is counted."""
+    noted = Noted()
+    server = FollowedServer(SERVER, Snapshots(), InMemoryToolRegistry(), noted)
+    server._on_listed(Definitions((TOOL,)))
+    with capture_logs() as logs:
+        for _ in range(3):
+            server._on_failed(OSError("away"))
+        server._on_listed(Definitions((TOOL,)))
+
+    assert [each["event"] for each in logs] == ["tools.unlisted", "tools.listed"]
+    assert noted.counted == ["git changed", *["git failed"] * 3, "git unchanged"]
