@@ -198,9 +198,9 @@ class ServerMessages:
             message = json.loads(error.errors()[0]["input"])
             return SessionMessage(jsonrpc_message_adapter.validate_python(message, by_name=False))
         except (TypeError, ValueError, RecursionError):
-            # by the forms of a message, of which an answer has one of the last two
+            # for each form of a message; that of an answer which fits best has the deepest place
             causes = [each for each in error.errors() if each["loc"][:1] not in _REQUESTS]
-            cause = max(causes, key=lambda each: len(each["loc"]))
+            cause = max(causes or error.errors(), key=lambda each: len(each["loc"]))
             pointer = "".join(f"/{step}" for step in cause["loc"][1:])
             self.problem = f"{pointer} {cause['msg']}".strip()
             return error
