@@ -298,7 +298,8 @@ class ContextBuilder:
         except (TypeError, ValueError, RecursionError) as error:
             raise RejectedError(InvalidRequestError(f"not JSON: {error}"), None) from error
         try:
-            request = decode(payload, received_at=self.clock())
+            # of any size: nobody else's bytes, and escapes would count
+            request = decode(payload, received_at=self.clock(), max_bytes=len(payload))
         except RejectedError as rejected:
             if rejected.envelope is None:
                 raise

@@ -198,7 +198,8 @@ async def connect_client(
         if bus is None:
             opened = open_bus(require_shared_bus(settings))
             bus = (await stack.enter_async_context(opened)).bus
-        client = open_client(bus, reply_prefix=prefixes[0], spans=spans)
+        most = settings.bus.max_payload_bytes
+        client = open_client(bus, reply_prefix=prefixes[0], spans=spans, max_bytes=most)
         yield await stack.enter_async_context(client)
 
 

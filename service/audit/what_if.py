@@ -1,6 +1,5 @@
 """Build again what was built before, with other options, on the history as it is now."""
 
-import json
 from collections.abc import Mapping
 from copy import deepcopy
 from datetime import timedelta
@@ -13,7 +12,7 @@ from service.builder import ContextBuilder
 from service.errors import ContextBuilderError, InvalidRequestError, Problem
 from service.ports.stores import HistoryReader
 from service.wire.protocol import SCHEMA_VERSION
-from service.wire.request import RejectedError, decode, set_options
+from service.wire.request import RejectedError, decode_again, set_options
 
 
 class NotReplayableError(ContextBuilderError, code="not_replayable"):
@@ -35,7 +34,7 @@ async def build_with_options(
     body = deepcopy(known) if known else await _request_from_history(report, builder.history)
     set_options(body, {**options, "explain": True})
     try:
-        request = decode(json.dumps(body).encode(), received_at=report.request.now)
+        request = decode_again(body, received_at=report.request.now)
     except RejectedError as rejected:
         raise rejected.error from rejected
     try:

@@ -1,7 +1,6 @@
 """``ctxb diff``: compare two builds."""
 
 import asyncio
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
@@ -42,7 +41,7 @@ from service.config.settings import Settings
 from service.connect import check_exists
 from service.errors import InvalidRequestError, NotFoundError
 from service.wire.payload import read_json
-from service.wire.request import BuildRequest, decode, set_options
+from service.wire.request import BuildRequest, decode_again, set_options
 from service.wire.response import BuildResponse
 
 TWICE: Final = "Give the option twice to compare two values; once applies to both builds."
@@ -175,7 +174,7 @@ async def build_pair(
         for index in (0, -1):
             side = {name: values[index] for name, values in options.items()}
             set_options(request, {**side, "explain": True})
-            decoded = decode(json.dumps(request).encode(), received_at=moment)
+            decoded = decode_again(request, received_at=moment)
             built = await builder.build_or_raise(decoded)
             reports.append(make_report(built, at=moment, content="full", settings={}))
             texts |= texts_of((*built.gathered.history.messages, *built.gathered.run))

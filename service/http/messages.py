@@ -1,7 +1,6 @@
 """The messages of an owner's history, or of one build: what was said, for pages that search it."""
 
 import asyncio
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,7 +13,7 @@ from service.audit.reports import BuildReport, ContentMode
 from service.http.builds import find_build
 from service.http.endpoint import EndpointCall, Id, Query
 from service.ports.services import TokenCounter
-from service.wire.request import decode
+from service.wire.request import decode_again
 
 #: Characters of a text that are shown.
 TEXT_CHARS: Final = 4_000
@@ -86,8 +85,7 @@ def _brought(report: BuildReport) -> tuple[Sequence[Row] | None, Sequence[Row]]:
     """
     if report.request.body is None:
         return () if "past" in report.request.brought else None, ()
-    body = json.dumps(report.request.body).encode()
-    request = decode(body, received_at=report.request.now)
+    request = decode_again(report.request.body, received_at=report.request.now)
     return request.options.past, request.run_rows
 
 

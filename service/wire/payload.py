@@ -126,6 +126,12 @@ def _clean(value: object, depth: int = 0, pointer: str = "") -> object:
     }
 
 
+def write_json(value: object) -> bytes:
+    """Return compact JSON in UTF-8, in which text takes no more bytes than its sender sent."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.encode(errors="backslashreplace")  # lone surrogates, as JSON escapes them
+
+
 def derive_id(payload: bytes) -> str:
     """Return the id of a request that has none, which every worker derives from its bytes."""
     return f"msg_{hashlib.sha256(payload).hexdigest()[:32]}"

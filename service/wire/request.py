@@ -43,6 +43,7 @@ from service.wire.payload import (
     fingerprint,
     read_json,
     read_json_fast,
+    write_json,
 )
 from service.wire.protocol import SCHEMA_VERSION
 from service.wire.validation import (
@@ -674,6 +675,12 @@ def decode(
     """
     validate = BuildRequest.model_validate
     return decode_as(lambda _: validate, payload, received_at=received_at, max_bytes=max_bytes)
+
+
+def decode_again(request: Mapping[str, object], *, received_at: datetime) -> BuildRequest:
+    """Read a request that was read before, of any size; raises as `decode` does."""
+    payload = write_json(request)
+    return decode(payload, received_at=received_at, max_bytes=len(payload))
 
 
 def decode_as(

@@ -1,7 +1,6 @@
 """The client for orchestrators in Python: sends requests and waits for their responses."""
 
 import asyncio
-import json
 import uuid
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping
@@ -15,6 +14,7 @@ from formatters.rows import fix_surrogates
 from service.errors import CLASSES, BusError, ContextBuilderError, InvalidRequestError, Problem
 from service.observe.tracing import current_span, find_tracer, record_failure
 from service.ports.bus import Bus
+from service.wire.payload import MAX_BYTES, write_json
 from service.wire.protocol import Topics
 from service.wire.recall import RecallResponse, RecallSuccess
 from service.wire.response import BuildResponse, BuildSuccess, ErrorBody
@@ -51,15 +51,18 @@ class ContextClient:
         *,
         timeout_seconds: float = 15.0,
         spans: BusSpans | None = None,
+        max_bytes: int = MAX_BYTES,
     ) -> None:
         """Create a client whose responses arrive on the channel ``reply_to``.
 
-        ``spans`` defaults to those of the process's provider.
+        ``spans`` defaults to those of the process's provider, ``max_bytes`` to the default of
+        `bus.max_payload_bytes`.
         """
         self._bus = bus
         self._spans = spans or BusSpans(find_tracer())
         self._reply_to = reply_to
         self._timeout_seconds = timeout_seconds
+        self._max_bytes = max_bytes
         #: By owner and id, since owners may choose the same id.
         self._waiting: defaultdict[tuple[str, str], set[asyncio.Future[AnyResponse]]] = defaultdict(
             set
@@ -145,10 +148,7 @@ class ContextClient:
         try:
             async with asyncio.timeout(seconds):
                 with self._spans.send_span(sent):
-                    payload = json.dumps(
-                        self._spans.with_trace_headers(sent), separators=(",", ":")
-                    )
-                    await self._put(payload.encode(), via)
+                    await self._put(write_json(self._spans.with_trace_headers(sent)), via)
                 return await waiting
         except TimeoutError as error:
             raise NoAnswerError(f"no response to {sent['id']} within {seconds:g} s") from error
@@ -192,6 +192,11 @@ class ContextClient:
         return {**request, "id": message_id, "metadata": metadata}
 
     async def _put(self, payload: bytes, via: str) -> None:
+        if len(payload) > self._max_bytes:  # workers could not even read whom to answer
+            raise InvalidRequestError(
+                f"the request has {len(payload)} bytes with its id and reply address,"
+                f" {self._max_bytes} are allowed (bus.max_payload_bytes)"
+            )
         if via == "stream":
             await self._bus.submit(payload)
         elif not await self._bus.publish(Topics.CONTEXT_BUILD_REQUEST, payload):
@@ -205,13 +210,16 @@ async def open_client(
     reply_prefix: str = "context.reply.",
     timeout_seconds: float = 15.0,
     spans: BusSpans | None = None,
+    max_bytes: int = MAX_BYTES,
 ) -> AsyncIterator[ContextClient]:
     """Open a client on a bus, subscribed to its channel.
 
-    ``spans`` defaults to those of the process's provider.
+    ``spans`` and ``max_bytes`` default as in `ContextClient`.
     """
     reply_to = f"{reply_prefix}{uuid.uuid4().hex}"
-    client = ContextClient(bus, reply_to, timeout_seconds=timeout_seconds, spans=spans)
+    client = ContextClient(
+        bus, reply_to, timeout_seconds=timeout_seconds, spans=spans, max_bytes=max_bytes
+    )
     async with bus.subscribe(reply_to) as replies:
         # no task group: it would wrap the errors of the body into a group
         listening = asyncio.create_task(client.receive(replies))

@@ -371,6 +371,15 @@ async def test_a_message_that_is_no_json_is_rejected(
         await make_builder().handle_build_request(message)
 
 
+async def test_a_message_in_process_may_have_any_size(make_builder: MakeBuilder) -> None:
+    """The limit of bytes is one for messages on the bus."""
+    past = [{"role": "user", "content": "x" * 5_000_000}]
+    content = {"current_input": "hi", "context": {"past": past}}
+    response = await make_builder().handle_build_request({"owner_key": "o", "content": content})
+
+    assert response.content.status == "success"
+
+
 async def test_a_request_that_is_a_plain_object_is_distinguished_from_a_built_one(
     make_builder: MakeBuilder,
 ) -> None:

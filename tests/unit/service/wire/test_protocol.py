@@ -21,7 +21,7 @@ from service.errors import (
 from service.wire.history_row import ResultRow, read_row
 from service.wire.payload import MAX_ID, derive_id
 from service.wire.protocol import Topics
-from service.wire.request import BuildRequest, RejectedError, decode
+from service.wire.request import BuildRequest, RejectedError, decode, decode_again
 from service.wire.response import error_response, serialize_response
 from tests.published import published
 from tests.support import NOW, MakeBuilder
@@ -55,6 +55,13 @@ def test_topics_have_the_names_of_the_source_system() -> None:
     """Orchestrators of the source system find their topics."""
     assert Topics.CONTEXT_BUILD_REQUEST.value == "context.build.request"
     assert Topics.CONTEXT_BUILD_RESPONSE.value == "context.build.response"
+
+
+def test_what_was_read_once_is_read_again_whatever_its_size() -> None:
+    """`bus.max_payload_bytes` may have allowed more than the default, and escapes add bytes."""
+    body = json.loads(encoded(content={"current_input": "\u65e5" * 2_000_000}))
+
+    assert decode_again(body, received_at=NOW).current_input == body["content"]["current_input"]
 
 
 @pytest.mark.parametrize("name", ["request_run", "request_short", "request_chat"])

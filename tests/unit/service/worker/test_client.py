@@ -10,7 +10,7 @@ import pytest
 from service.adapters.bus_options import BusOptions
 from service.adapters.memory.bus import MemoryBus, open_memory_bus
 from service.adapters.memory.hub import MemoryHub
-from service.errors import BudgetExceededError, BusError, ContextBuilderError
+from service.errors import BudgetExceededError, BusError, ContextBuilderError, InvalidRequestError
 from service.wire.protocol import Topics
 from service.wire.request import decode
 from service.wire.response import error_response
@@ -172,3 +172,24 @@ async def test_owners_who_chose_one_id_get_their_own_responses(
 
     for owner, task in asked.items():
         assert (await task).owner_key == owner
+
+
+async def test_text_is_sent_in_utf8(client: ContextClient, bus: MemoryBus) -> None:
+    """Escapes would take up to twice the bytes, and workers limit these."""
+    text = "\u65e5\u672c\ud83d" + "\U0001f600"
+    waiting = asyncio.create_task(client.send({**REQUEST, "content": {"current_input": text}}))
+    (delivery,) = await bus.requests.receive(1, wait=60)
+    waiting.cancel()
+
+    assert "\u65e5\u672c\\ud83d\U0001f600".encode() in delivery.payload
+    assert json.loads(delivery.payload)["content"]["current_input"] == text
+
+
+async def test_what_workers_could_not_read_is_refused_at_once(bus: MemoryBus) -> None:
+    """A larger request would be a dead letter, and its sender would wait in vain."""
+    large = {**REQUEST, "content": {"current_input": "x" * 1_000}}
+    async with open_client(bus, max_bytes=1_000) as client:
+        with pytest.raises(InvalidRequestError, match=r"1000 are allowed \(bus"):
+            await client.send(large)
+
+    assert await bus.requests.receive(1, wait=0) == []
