@@ -8,6 +8,7 @@ from typing import Final
 
 from opentelemetry.trace import SpanKind, Tracer
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -45,7 +46,7 @@ class Observed:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request. Its time is that until the response begins, since some never end."""
         method = scope["method"] if scope["method"] in METHODS else OTHER
-        began, status = perf_counter(), NO_ANSWER
+        began, status, is_read = perf_counter(), "", False
 
         def count(result: str) -> None:
             nonlocal status
@@ -53,9 +54,17 @@ class Observed:
             seconds = perf_counter() - began
             self.metrics.record_http_request(_route_label(scope), method, result, seconds)
 
+        async def receive_noted() -> Message:
+            nonlocal is_read
+            message = await receive()
+            is_read = not message.get("more_body", False)
+            return message
+
         async def send_counted(message: Message) -> None:
             if message["type"] == "http.response.start":
-                count(f"{message['status'] // 100}xx")
+                # only once the body is read: to look would request one that is refused unread
+                left = is_read and await Request(scope, receive).is_disconnected()
+                count(NO_ANSWER if left else f"{message['status'] // 100}xx")
                 _set_response(scope, method, message["status"])
             await send(message)
 
@@ -63,9 +72,9 @@ class Observed:
         trace = [",".join(headers.getlist(key)) or None for key in ("traceparent", "tracestate")]
         with self._span(method, *trace):
             try:
-                await self.app(scope, receive, send_counted)
+                await self.app(scope, receive_noted, send_counted)
             finally:
-                if status == NO_ANSWER:
+                if not status:
                     count(NO_ANSWER)
 
     def _span(

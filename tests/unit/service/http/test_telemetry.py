@@ -1,5 +1,6 @@
 """Metrics, logs and spans of requests over HTTP."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -132,6 +133,29 @@ async def test_a_caller_who_hangs_up_is_counted() -> None:
         await Observed(app=gone, metrics=noted, tracer=None)(scope, gone, gone)  # type: ignore[arg-type] # it asks for nothing
 
     assert noted.counted == ["GET other none"]
+
+
+async def test_a_caller_who_leaves_during_the_work_is_counted_as_one_without_an_answer() -> None:
+    """What was answered, nobody read."""
+    received: Iterator[Message] = iter(
+        [{"type": "http.request", "body": b"{}"}, {"type": "http.disconnect"}]
+    )
+
+    async def receive() -> Message:
+        return next(received)
+
+    async def send(_message: Message) -> None:
+        """Send to nobody, as a server does."""
+
+    async def work(request: Request) -> Response:
+        return Response(await request.body())
+
+    noted = Noted()
+    app = Starlette(routes=[Route("/v1/build", work, methods=["POST"])])
+    scope = {"type": "http", "method": "POST", "path": "/v1/build", "headers": []}
+    await Observed(app=app, metrics=noted, tracer=None)(scope, receive, send)
+
+    assert noted.counted == ["POST /v1/build none"]
 
 
 async def test_without_a_tracer_nothing_is_begun() -> None:
