@@ -38,7 +38,7 @@ from service.adapters.otel import tracer as otel_tracer
 from service.adapters.prompts.watched import WatchedPrompts
 from service.adapters.summarizers.breaker import CircuitBreaker
 from service.adapters.tokens.encodings import PACKAGED
-from service.adapters.tokens.tokenizers import TiktokenTokenizers
+from service.adapters.tokens.tokenizers import TiktokenTokenizers, check_tokenizers
 from service.adapters.tools.loading import find_sources, load_registry
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.build.similarity import Similarity, running
@@ -215,6 +215,7 @@ async def open_stores(
 
     The configured tokenizer is loaded when the first row is counted, which is when it is stored.
     """
+    check_tokenizers(settings.budget)
     load_counter = partial((tokenizers or TiktokenTokenizers()).counter, settings.budget.tokenizer)
     url = settings.store.url.get_secret_value()
     async with by_scheme(STORES, url, "store.url")(settings.store, load_counter, now) as stores:
@@ -292,8 +293,12 @@ def open_counter(settings: Settings) -> TokenCounter:
     return TiktokenTokenizers().counter(settings.budget.tokenizer)
 
 
-def load_tokenizers() -> Mapping[str, bool]:
-    """Load the packaged tokenizers; return of each whether it counts exactly. A second of CPU."""
+def load_tokenizers(settings: Settings) -> Mapping[str, bool]:
+    """Load the packaged tokenizers; return of each whether it counts exactly. A second of CPU.
+
+    Raises `ConfigError` if a configured one doesn't exist.
+    """
+    check_tokenizers(settings.budget)
     tokenizers = TiktokenTokenizers()
     return {name: tokenizers.counter(name).exact for name in PACKAGED}
 
@@ -345,8 +350,9 @@ async def store_state(settings: Settings) -> StoreState | None:
     return await read_size(settings.store.url.get_secret_value(), settings.store)
 
 
-def check_urls(settings: Settings) -> None:
-    """Raise `ConfigError` or `StoreError` for a URL of bus or store that names none."""
+def check_names(settings: Settings) -> None:
+    """Raise `ConfigError` or `StoreError` for a URL or a tokenizer that names none."""
+    check_tokenizers(settings.budget)
     if bus := settings.bus.url:
         by_scheme(BUSES, bus.get_secret_value(), "bus.url")
     by_scheme(STORES, settings.store.url.get_secret_value(), "store.url")

@@ -115,9 +115,9 @@ async def check_outdated(settings: Settings) -> AsyncIterator[Finding]:
         yield warn("settings", warning, "change or delete the setting")
 
 
-async def check_tokenizers(_settings: Settings) -> AsyncIterator[Finding]:
-    """Check that counts are exact; nothing is ever downloaded."""
-    for name, exact in (await asyncio.to_thread(connect.load_tokenizers)).items():
+async def check_tokenizers(settings: Settings) -> AsyncIterator[Finding]:
+    """Check that tokenizers exist and count exactly; nothing is ever downloaded."""
+    for name, exact in (await asyncio.to_thread(connect.load_tokenizers, settings)).items():
         if exact:
             yield ok("tokenizer", f"{name} is available offline")
         else:

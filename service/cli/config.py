@@ -17,7 +17,7 @@ from service.cli.start import start
 from service.config.load import describe
 from service.config.presets import DESCRIPTIONS, Preset
 from service.config.settings_documents import config_schema, template
-from service.connect import check_urls, open_prompts, open_registry
+from service.connect import check_names, open_prompts, open_registry
 
 config = typer.Typer(no_args_is_help=True)
 
@@ -104,7 +104,7 @@ def schema() -> None:
 
 @config.command()
 def validate(ctx: typer.Context, file: CheckedFile = None) -> None:
-    """Check the settings, the URLs, the strategy, and the files of tools and prompts.
+    """Check the settings, URLs, tokenizers, the strategy, and files of tools and prompts.
 
     ctxb config validate
     ctxb config validate production.yml
@@ -116,7 +116,7 @@ def validate(ctx: typer.Context, file: CheckedFile = None) -> None:
     settings = start(CommonOptions(config=file) if file else ctx.obj, log_outdated=False)
     for warning in settings.warnings:
         typer.echo(f"warning: {warning}", err=True)
-    check_urls(settings)
+    check_names(settings)
     configured_strategies(settings)
     open_prompts(settings)
     tools = open_registry(settings).list_tool_names()

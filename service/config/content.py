@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Literal, Self, TypeVar
 
 from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 
 from service.config.section import Count, Ratio, Seconds, Section, Text, WebUrl
+
+AnySection = TypeVar("AnySection", bound=Section)
 
 #: Letters and digits, with single ``_`` or ``-`` between them. Names of tools begin with it and a
 #: double ``_``, which must be distinguishable from those in the name.
@@ -146,6 +148,14 @@ def _check_api_key(value: SecretStr | None, info: ValidationInfo) -> SecretStr |
     return value
 
 
+def _require_kind(section: AnySection) -> AnySection:
+    given = section.model_dump(include={"model", "base_url", "api_key"}, exclude_none=True)
+    if given and "kind" not in section.model_fields_set:
+        default = type(section).model_fields["kind"].default
+        raise ValueError(f"kind is missing: openai uses {', '.join(given)}, {default} doesn't")
+    return section
+
+
 class SummarizerSettings(Section):
     """The writer of summaries: an extractive summarizer, or a model over HTTP."""
 
@@ -163,6 +173,7 @@ class SummarizerSettings(Section):
     breaker_failures: Count = 3
     breaker_seconds: Seconds = 60.0
 
+    _check_kind = model_validator(mode="after")(_require_kind)
     _check_model = field_validator("model")(_require_model)
     _check_key = field_validator("api_key")(_check_api_key)
 
@@ -194,6 +205,7 @@ class EmbedderSettings(Section):
     #: To compare a question with rows; a build goes on without after it.
     timeout_seconds: Seconds = 2.0
 
+    _check_kind = model_validator(mode="after")(_require_kind)
     _check_model = field_validator("model")(_require_model)
     _check_key = field_validator("api_key")(_check_api_key)
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Union, get_args, get_origin
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -12,8 +12,18 @@ from pydantic import (
     ConfigDict,
     Field,
     SecretStr,
+    ValidationInfo,
+    field_validator,
     model_validator,
 )
+
+
+def refuse_switch(value: object) -> object:
+    """Raise `ValueError` for a boolean in place of a number: pydantic reads it as 1 or 0."""
+    if isinstance(value, bool):
+        message = "must be a number; YAML reads yes, no, on and off as true and false"
+        raise ValueError(message)  # noqa: TRY004 - pydantic reports no TypeError
+    return value
 
 
 class Section(BaseModel):
@@ -30,10 +40,18 @@ class Section(BaseModel):
         # `bus:` with nothing below it is null in YAML
         return {} if value is None else value
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _refuse_switch(cls, value: object, info: ValidationInfo) -> object:
+        kind = cls.model_fields[str(info.field_name)].annotation
+        members = get_args(kind) if get_origin(kind) is Union else (kind,)
+        kinds = {getattr(member, "__origin__", member) for member in members}
+        return value if kinds.isdisjoint({int, float}) else refuse_switch(value)
+
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
-Factor = Annotated[float, Field(ge=1, allow_inf_nan=False)]
+Factor = Annotated[float, BeforeValidator(refuse_switch), Field(ge=1, allow_inf_nan=False)]
 Text = Annotated[str, Field(min_length=1)]
 #: A share, from nothing to all.
 Ratio = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]

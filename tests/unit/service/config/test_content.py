@@ -75,6 +75,7 @@ LOCAL = {"kind": "openai", "model": "m", "base_url": "http://localhost:11434/v1"
     ("chosen", "problem"),
     [
         ({"kind": "magic"}, "summaries.summarizer.kind"),
+        ({"model": "m"}, "summaries.summarizer: kind is missing: openai uses model, extractive"),
         ({**LOCAL, "model": None}, "summarizer.model: must be given where"),
         ({**LOCAL, "base_url": None}, "summarizer.api_key: must be given where"),
         ({**LOCAL, "base_url": "localhost:11434"}, "summarizer.base_url: must begin with http"),
