@@ -213,7 +213,7 @@ def compute_window(
 ) -> Window:
     """Return the window of a model with these ``limits`` (None if unknown).
 
-    ``pointer`` is the place of the reserve in a request.
+    ``pointer`` is the place of the reserve in a request, empty if only the settings have one.
 
     Raises:
         InvalidRequestError: The reserve leaves nothing.
@@ -232,7 +232,10 @@ def compute_window(
         if max_tokens and max_tokens > limit:
             warnings.append(_warning("limit_lowered", f"{model} accepts {limit} tokens at most"))
     if reserve is not None and reserve >= limit:
-        detail = f"a reserve of {reserve} tokens leaves nothing of {limit}"
+        name = "reserve_tokens, by default budget" if pointer else "budget"
+        detail = (
+            f"a reserve of {reserve} tokens leaves nothing of {limit}; lower {name}.reserve_tokens"
+        )
         raise InvalidRequestError(detail, [Problem(pointer, detail)] if pointer else ())
     available = int(limit * USABLE_SHARE) if reserve is None else limit - reserve
     return Window(limit=limit, available=available, warnings=tuple(warnings))

@@ -51,7 +51,7 @@ class Section(BaseModel):
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
-Factor = Annotated[float, BeforeValidator(refuse_switch), Field(ge=1, allow_inf_nan=False)]
+Factor = Annotated[float, Field(ge=1, allow_inf_nan=False), BeforeValidator(refuse_switch)]
 Text = Annotated[str, Field(min_length=1)]
 #: A share, from nothing to all.
 Ratio = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]

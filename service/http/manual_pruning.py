@@ -75,8 +75,8 @@ class HistoryStatus:
     #: The tokens above which a preview hides rows, unless it names others.
     target: int
     utilization_percent: float
-    #: Of the rows that this worker's newest build could choose from, how many it kept; null where
-    #: it has built none.
+    #: How many rows this worker's newest build kept, and how many it decided on, with those that it
+    #: didn't read; null where it has built none.
     kept: int | None
     candidates: int | None
     #: Rows hidden by hand, rows that fell out of a context once, and copies in the archive.

@@ -36,6 +36,13 @@ def check_time(value: object) -> object:
     return value
 
 
+def _check_parts(content: object) -> object:
+    # the union's own errors are one for each member, at pointers that end with its name
+    if content is None or isinstance(content, str | list):
+        return content
+    raise ValueError("must be a text or a list of parts")
+
+
 _Id = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
 
 
@@ -50,7 +57,7 @@ class HistoryRow(BaseModel, extra="allow", frozen=True):
         BeforeValidator(_lower),
         WithJsonSchema(_ROLES),
     ]
-    content: str | list[Any] | None = None
+    content: Annotated[str | list[Any] | None, BeforeValidator(_check_parts)] = None
     timestamp: Annotated[Any, AfterValidator(check_time)] = None
     metadata: dict[str, Any] | None = None
 

@@ -84,9 +84,13 @@ def test_unknown_models_are_warned_of(
 def test_nothing_left(
     model: str | None, max_tokens: int | None, reserve: int | None, reported: str
 ) -> None:
-    """A reserve that leaves nothing is refused, with both numbers."""
-    with pytest.raises(InvalidRequestError, match=f"^a reserve of {reported}$"):
+    """A reserve that leaves nothing is refused, with both numbers and what to lower."""
+    error = f"^a reserve of {reported}; lower budget\\.reserve_tokens$"
+    with pytest.raises(InvalidRequestError, match=error):
         compute_window(model, limits_of(model), max_tokens, reserve)
+    error = error.replace("lower", "lower reserve_tokens, by default")
+    with pytest.raises(InvalidRequestError, match=error):
+        compute_window(model, limits_of(model), max_tokens, reserve, "/content/context")
 
 
 def test_a_limit_too_small_to_share_leaves_nothing_and_is_no_mistake() -> None:

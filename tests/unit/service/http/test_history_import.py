@@ -107,6 +107,7 @@ async def test_another_owner_has_rows_of_the_same_ids(make_builder: MakeBuilder)
         ({"timestamp": "soon"}, "timestamp"),
         ({"timestamp": 1_765_000_000}, "timestamp"),
         ({"metadata": []}, "metadata"),
+        ({"content": 7}, "content"),
         ({"owner_key": "p"}, "owner_key"),
         ({"conversation_id": ""}, "conversation_id"),
         ({"id": "\ud800"}, "id"),
