@@ -175,7 +175,7 @@ async def test_owners_who_chose_one_id_get_their_own_responses(
 
 
 async def test_text_is_sent_in_utf8(client: ContextClient, bus: MemoryBus) -> None:
-    """Escapes would take up to twice the bytes, and workers limit these."""
+    """Escapes would take up to three times the bytes, and workers limit these."""
     text = "\u65e5\u672c\ud83d" + "\U0001f600"
     waiting = asyncio.create_task(client.send({**REQUEST, "content": {"current_input": text}}))
     (delivery,) = await bus.requests.receive(1, wait=60)
