@@ -38,12 +38,13 @@ from service.adapters.otel import tracer as otel_tracer
 from service.adapters.prompts.watched import WatchedPrompts
 from service.adapters.summarizers.breaker import CircuitBreaker
 from service.adapters.tokens.encodings import PACKAGED
-from service.adapters.tokens.tokenizers import TiktokenTokenizers, check_tokenizers
+from service.adapters.tokens.tokenizers import NAMES, TiktokenTokenizers
 from service.adapters.tools.loading import find_sources, load_registry
 from service.adapters.tools.registry import InMemoryToolRegistry
+from service.budget.estimates import read_counter_name
 from service.build.similarity import Similarity, running
-from service.config.settings import Settings
-from service.errors import BusError, ConfigError, StoreError
+from service.config.settings import BudgetSettings, Settings
+from service.errors import BusError, ConfigError, StoreError, did_you_mean, shown
 from service.observe.metrics import UNMEASURED, Metrics
 from service.observe.tracing import find_tracer
 from service.ports.bus import Bus
@@ -357,6 +358,17 @@ def check_names(settings: Settings) -> None:
         by_scheme(BUSES, bus.get_secret_value(), "bus.url")
     by_scheme(STORES, settings.store.url.get_secret_value(), "store.url")
     _find_missing_file(settings)
+
+
+def check_tokenizers(settings: BudgetSettings) -> None:
+    """Raise `ConfigError` for a configured tokenizer that doesn't exist: counts would be wrong."""
+    named = {"tokenizer": settings.tokenizer}
+    for model, row in settings.model_limits.items():
+        named[f"model_limits.{model}.tokenizer"] = row.tokenizer or settings.tokenizer
+    for place, name in named.items():
+        if (base := read_counter_name(name)[0]) not in NAMES:
+            meant = did_you_mean(base, NAMES) or f"; use one of {', '.join(NAMES)}"
+            raise ConfigError(f"budget.{place}: there is no {shown(name)}{meant}")
 
 
 def check_exists(settings: Settings) -> None:

@@ -24,8 +24,6 @@ from service.budget.estimates import (
     SimpleTokenCounter,
     read_counter_name,
 )
-from service.config.settings import BudgetSettings
-from service.errors import ConfigError, did_you_mean, shown
 from service.ports.services import TokenCounter
 
 log = structlog.get_logger(__name__)
@@ -44,19 +42,8 @@ ENTRY_BYTES: Final = 400
 CACHED_TEXT_CHARS: Final = 200_000
 
 
-#: The names that settings may have.
+#: The names of all tokenizers.
 NAMES: Final = (*PACKAGED, *ALIASES, HEURISTIC.name, SimpleTokenCounter.name)
-
-
-def check_tokenizers(settings: BudgetSettings) -> None:
-    """Raise `ConfigError` for a configured tokenizer that doesn't exist: counts would be wrong."""
-    named = {"tokenizer": settings.tokenizer}
-    for model, row in settings.model_limits.items():
-        named[f"model_limits.{model}.tokenizer"] = row.tokenizer or settings.tokenizer
-    for place, name in named.items():
-        if (base := read_counter_name(name)[0]) not in NAMES:
-            meant = did_you_mean(base, NAMES) or f"; use one of {', '.join(NAMES)}"
-            raise ConfigError(f"budget.{place}: there is no {shown(name)}{meant}")
 
 
 class TiktokenTokenizers:

@@ -18,7 +18,7 @@ from service.budget.strategies.summarization import Summarization
 from service.config.content import RecallSettings
 from service.config.endpoints import StoreSettings, TlsSettings
 from service.config.settings import BudgetSettings, BusSettings, Settings
-from service.connect import open_models, open_summarizer
+from service.connect import check_tokenizers, open_models, open_summarizer
 from service.errors import ConfigError
 from tests.support import compactor_of, lacking
 
@@ -204,3 +204,27 @@ async def test_an_embedder_over_http_without_its_extra_is_refused(
     with pytest.raises(ConfigError, match=r"pip install 'PATH\[llm,semantic\]'"):
         async with open_builder(settings):
             pass
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"tokenizer": "o200k_bas*1.2"}, r"budget\.tokenizer: .* did you mean o200k_base\?"),
+        (
+            {"model_limits": {"m": {"max_input": 9, "tokenizer": "p50k"}}},
+            r"budget\.model_limits\.m\.tokenizer: there is no 'p50k'; use one of o200k_base, ",
+        ),
+    ],
+)
+async def test_a_configured_tokenizer_has_to_exist(settings: Any, problem: str) -> None:
+    """A slip would make all counts estimates, so nothing starts with it."""
+    chosen = Settings(budget=BudgetSettings.model_validate(settings))
+    with pytest.raises(ConfigError, match=problem):
+        async with open_builder(chosen):
+            pass
+
+
+@pytest.mark.parametrize("name", ["cl100k_base*1.5", "o200k_harmony", "heuristic", "simple"])
+def test_each_tokenizer_can_be_configured(name: str) -> None:
+    """With a factor, or by the name of an estimate."""
+    check_tokenizers(BudgetSettings(tokenizer=name))

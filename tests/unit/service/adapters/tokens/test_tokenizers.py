@@ -7,7 +7,6 @@ import socket
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -17,12 +16,8 @@ from service.adapters.tokens.encodings import VocabularyError
 from service.adapters.tokens.tokenizers import (
     TiktokenCounter,
     TiktokenTokenizers,
-    check_tokenizers,
     get_token_counter,
 )
-from service.app import open_builder
-from service.config.settings import BudgetSettings, Settings
-from service.errors import ConfigError
 
 
 @pytest.fixture(scope="module")
@@ -123,30 +118,6 @@ def test_unknown_tokenizers_are_estimated(counters: TiktokenTokenizers) -> None:
     assert (counter.name, counter.exact) == ("simple", False)
     with pytest.raises(VocabularyError, match="claude-next"):
         TiktokenCounter("claude-next")
-
-
-@pytest.mark.parametrize(
-    ("settings", "problem"),
-    [
-        ({"tokenizer": "o200k_bas*1.2"}, r"budget\.tokenizer: .* did you mean o200k_base\?"),
-        (
-            {"model_limits": {"m": {"max_input": 9, "tokenizer": "p50k"}}},
-            r"budget\.model_limits\.m\.tokenizer: there is no 'p50k'; use one of o200k_base, ",
-        ),
-    ],
-)
-async def test_a_configured_tokenizer_has_to_exist(settings: Any, problem: str) -> None:
-    """A slip would make all counts estimates, so nothing starts with it."""
-    chosen = Settings(budget=BudgetSettings.model_validate(settings))
-    with pytest.raises(ConfigError, match=problem):
-        async with open_builder(chosen):
-            pass
-
-
-@pytest.mark.parametrize("name", ["cl100k_base*1.5", "o200k_harmony", "heuristic", "simple"])
-def test_each_tokenizer_can_be_configured(name: str) -> None:
-    """With a factor, or by the name of an estimate."""
-    check_tokenizers(BudgetSettings(tokenizer=name))
 
 
 def test_the_factory_chooses() -> None:
