@@ -278,7 +278,10 @@ class Item(NamedTuple):
         return self.row is self.given and len(self.indexes) == 1
 
     def with_messages(self, messages: tuple[Message, ...]) -> "Item":
-        """Return it with these of its messages, in their current state."""
+        """Return it with these of its messages, in their current state; results in its order."""
+        place = [message.id for message in self.messages].index
+        runs = groupby(messages, key=attrgetter("role"))
+        messages = tuple(m for _, run in runs for m in sorted(run, key=lambda m: place(m.id)))
         if messages == self.messages:
             return self
         by_id = attrgetter("id")

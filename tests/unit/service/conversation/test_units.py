@@ -12,6 +12,7 @@ from service.budget.estimates import SimpleTokenCounter
 from service.budget.groups import Strategy
 from service.budget.strategies.middle_out import MiddleOut
 from service.budget.strategies.oldest_first import OldestFirst
+from service.budget.strategies.tool_result_clearing import ToolResultClearing
 from service.conversation.units import Item, can_be_cleared, read_units, repair_items
 from tests.support import row
 from tests.unit.service.conversation.talk import (
@@ -303,6 +304,16 @@ def test_results_can_be_cleared() -> None:
     again = read_units(left)
     same = again.rows([g.without_results(list(g.savings)) for g in again.groups(price)])
     assert all(each is before for each, before in zip(same, left, strict=True))
+
+
+def test_results_are_read_in_the_order_of_their_message() -> None:
+    """Whatever the order of the calls, so that the oldest are cleared first."""
+    history = [uses("1", "2", "3"), results("3", "1", "2"), HI]
+    groups = ToolResultClearing(keep_recent_n=1).fit(read_units(history).groups(price), 0).kept
+    blocks = read_units(history).rows(groups)[1]["content"]
+
+    assert isinstance(blocks, list)
+    assert [block["content"] for block in blocks] == [CLEARED, CLEARED, "found"]
 
 
 def test_a_made_up_result_can_be_cleared() -> None:
