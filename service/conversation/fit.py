@@ -72,11 +72,12 @@ def fit_rows(
     for index, row in enumerate(rows):
         check_message(row, f"messages[{index}]")
     units, row_cost = read_units(rows), partial(message_tokens, count=count)
-    groups = _pin_opener(units.groups(row_cost))
     room = budget - spent - sum(map(row_cost, units.rows(())))
+    groups = _clear_beside_text(_pin_opener(units.groups(row_cost)), room)
     protected = _protected(groups)
-    if room < cost([group for group in groups if group.index in protected]):
-        raise BudgetExceededError(_describe_excess(units, protected, row_cost, budget, spent))
+    if _excess(groups, room) > 0:
+        kept = units.items(group for group in groups if group.index in protected)
+        raise BudgetExceededError(_describe_excess(kept, row_cost, budget, spent))
     fit = fit_pinned(strategy, groups, room)
     within = _drop_excess(_cleared_to_save(groups, fit.kept), protected, room)
     kept = _open_answers(units, groups, within, room)
@@ -107,20 +108,36 @@ def _protected(groups: Sequence[Group]) -> set[int]:
     return {group.index for group in groups if group.pinned or group is groups[-1]}
 
 
+def _excess(groups: Sequence[Group], room: int) -> int:
+    """Return how many tokens more than the room the groups need that are always kept."""
+    protected = _protected(groups)
+    return cost([group for group in groups if group.index in protected]) - room
+
+
+def _clear_beside_text(groups: list[Group], room: int) -> list[Group]:
+    """Clear results beside the user's newest text while what is always kept exceeds the room.
+
+    The oldest go first; the newest unit stays whole.
+    """
+    excess = _excess(groups, room) if groups else 0
+    for at, group in enumerate(groups[:-1]):
+        for id_, saved in group.savings.items() if group.pinned and excess > 0 else ():
+            if excess > 0 and saved > 0:
+                groups[at] = groups[at].without_results((id_,))
+                excess -= saved
+    return groups
+
+
 def _is_answer(group: Group) -> bool:
     return group.messages[0].role is not Role.HUMAN
 
 
-def _describe_excess(
-    units: Units, protected: Collection[int], row_cost: RowCost, budget: int, spent: int
-) -> str:
+def _describe_excess(kept: Sequence[Item], row_cost: RowCost, budget: int, spent: int) -> str:
     """Return by how much what is always kept exceeds a budget, with its parts and a remedy."""
     parts = Counter(tools=spent)
-    for index, unit in enumerate(units.units):
-        if unit[0].is_instruction or index in protected:
-            for item in unit:
-                name = " and ".join(f"messages[{at}]" for at in sorted(item.indexes))
-                parts[name or "placeholders"] += row_cost(item.row)
+    for item in kept:
+        name = " and ".join(f"messages[{at}]" for at in sorted(item.indexes))
+        parts[name or "placeholders"] += row_cost(item.row)
     total = parts.total()
     listed = ", ".join(f"{name} {tokens:,}" for name, tokens in parts.most_common(5) if tokens)
     return (

@@ -2,13 +2,17 @@
 
 from typing import Any
 
+import pytest
+
 from formatters.model import Row
+from formatters.native import CLEARED
 from service.budget.groups import Strategy
 from service.budget.strategies.none import KeepAll
 from service.budget.strategies.oldest_first import OldestFirst
 from service.budget.strategies.tool_result_clearing import ToolResultClearing
 from service.budget.strategies.windows import SmartWindow
 from service.conversation.fit import FittedRows, fit_rows
+from service.errors import BudgetExceededError
 
 #: Each message is 4 tokens by convention, and 1 for each word.
 ASKED = {"role": "user", "content": "When does it leave?"}
@@ -117,6 +121,27 @@ def test_a_cleared_result_has_its_outcome() -> None:
     assert outcomes(found)[2:4] == [("cleared", "result_cleared"), ("kept", "fits")]
     assert found.tokens == needed
     assert found.rows[2]["content"] == "[tool result cleared]"
+
+
+def test_results_give_way_to_the_text_beside_them() -> None:
+    """The oldest first, and none of the newest unit; the error counts them as cleared."""
+    long = {"type": "tool_result", "content": "word " * 50}
+    uses = [{"type": "tool_use", "id": id_, "name": "f", "input": {}} for id_ in ("a", "b", "c")]
+    call, results = [uses[0], uses[1]], [{**long, "tool_use_id": id_} for id_ in ("b", "a", "c")]
+    rows: list[Row] = [
+        {"role": "assistant", "content": call},
+        {"role": "user", "content": [*results[:2], {"type": "text", "text": "When?"}]},
+        {"role": "assistant", "content": [uses[2]]},
+        {"role": "user", "content": [results[2]]},
+    ]
+    least = fitted(rows, 1_000).tokens - 2 * 47
+
+    assert [
+        [part.get("content") for part in fitted(rows, budget).rows[1]["content"]]  # type: ignore[attr-defined]
+        for budget in (least + 93, least + 46)
+    ] == [[CLEARED, long["content"], None], [CLEARED, CLEARED, None]]
+    with pytest.raises(BudgetExceededError, match=f"needs {least} tokens"):
+        fitted(rows, least - 1)
 
 
 def test_what_a_strategy_keeps_beyond_the_budget_goes() -> None:
