@@ -116,6 +116,24 @@ def test_answers_stay_with_their_question() -> None:
     assert [group.index for group in BY_WORD.recent(talk[5:], 100).kept] == [5, 6]
 
 
+@pytest.mark.parametrize(
+    ("answer", "role", "tokens", "kept"),
+    [
+        ("which one?", Role.AI, 4, True),
+        ("which one?", Role.AI, 5, False),
+        ("the sail.", Role.AI, 4, False),
+        ("which one?", Role.HUMAN, 4, False),
+    ],
+)
+def test_a_short_question_stays_with_its_answer(
+    answer: str, role: Role, tokens: int, kept: bool
+) -> None:
+    """The model's question before the newest human message, up to a tenth of the budget."""
+    talk = [*(said(n, "boat") for n in range(3)), said(3, answer, role, tokens), said(4, "a boat")]
+
+    assert (3 in [group.index for group in BY_WORD.fit(talk, 40).kept]) is kept
+
+
 @pytest.mark.parametrize("budget", [0, 9, 25, 50])
 def test_without_a_ranker_the_newest_stay(budget: int) -> None:
     """The core has no ranker of its own; its strategy is then that of the oldest first."""
