@@ -11,21 +11,12 @@ import structlog
 
 from formatters.friends_info import read_profile_text
 from formatters.model import Facts, GroupedHistory, Message, Passage, Role, Row, Summary
-from formatters.rows import (
-    HIDDEN_ROLES,
-    ROLES,
-    as_mapping,
-    fix_surrogates,
-    group_history,
-    is_list,
-    read_id,
-    read_rows,
-    sort_messages,
-)
+from formatters.rows import fix_surrogates, group_history, read_rows, sort_messages
 from prompts.system_prompt import SystemPrompt
 from service.aio import LARGE_TEXT
 from service.budget.counting import messages_tokens
 from service.budget.estimates import HeuristicTokenCounter
+from service.build.brought_rows import list_ids, past_warnings, unknown_roles
 from service.build.plan import Plan
 from service.build.row_cache import RowCache
 from service.build.similarity import EmbeddedQuestion, Similarity
@@ -37,8 +28,6 @@ from service.errors import (
     HistoryUnavailableError,
     StoreError,
     ToolError,
-    did_you_mean,
-    shown,
 )
 from service.observe.metrics import Metrics, timed
 from service.ports.services import Prompts, ToolRegistry
@@ -62,16 +51,11 @@ from service.recall.question import (
 )
 from service.wire.request import BuildRequest
 from service.wire.response import WarningRecord
-from service.wire.validation import explain_misnamed_content
 
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-#: Limit of the ids that a warning lists.
-MAX_IDS: Final = 5
-#: Rows of a request without content that are looked at for what they have instead.
-MAX_WITHOUT: Final = 100
 #: The work of a message or a call besides its text, in characters.
 MESSAGE_WORK: Final = 200
 #: The work of the opaque parts of a provider, in characters.
@@ -95,9 +79,6 @@ SEARCHED_PER_NEWEST_ROW: Final = 3
 LOG_SECONDS: Final = 60.0
 
 _ESTIMATE: Final = HeuristicTokenCounter()
-#: Blocks of Anthropic's messages that hold calls and results.
-_FOREIGN_BLOCKS: Final = frozenset({"tool_use", "tool_result"})
-_SYSTEM_ROLES: Final = HIDDEN_ROLES - {"command"}
 _SPEAKERS: Final = frozenset({Role.HUMAN, Role.AI})
 
 
@@ -322,15 +303,13 @@ class Gathering:
             detail = f"{strategy.name} chose from the newest {history.read} rows only"
             yield WarningRecord(code="history_capped", detail=detail)
         past, pointer = self.request.options.past or (), f"{self.request.options_pointer}/past"
-        foreign = [*_foreign_shapes(past, pointer)]
+        in_past = [*past_warnings(past, pointer, self.plan.now)] if past else []
         ids = [message.id for message in (*history.messages, *run) if message.partial]
-        if ids and not foreign:
+        if ids and not any(warning.code == "content_skipped" for warning in in_past):
             parts = "parts other than text and images, left out"
-            detail = f"{len(ids)} messages have {parts}: {_listed(ids)}"
+            detail = f"{len(ids)} messages have {parts}: {list_ids(ids)}"
             yield WarningRecord(code="content_skipped", detail=detail)
-        yield from foreign or _misnamed_contents(past, pointer)
-        yield from _system_messages(past, pointer)
-        yield from _duplicate_ids(past, pointer)
+        yield from in_past
         if past and history.messages and self._repeats_input(history.messages[-1]):
             detail = (
                 "the last message of past has the words of the current input, so the model reads"
@@ -339,9 +318,9 @@ class Gathering:
             place = f"{pointer}/{len(past) - 1}"
             yield WarningRecord(code="input_repeated", pointer=place, detail=detail)
         if Role.OTHER in [message.role for message in (*history.messages, *run)]:
-            yield from _unknown_roles([row.get("role") for row in past], pointer)
+            yield from unknown_roles([row.get("role") for row in past], pointer)
             roles = [message.role for message in self.request.run.history]
-            yield from _unknown_roles(roles, "/content/history")
+            yield from unknown_roles(roles, "/content/history")
 
     def _repeats_input(self, message: Message) -> bool:
         same_text = message.content.strip() == self.request.current_input.strip()
@@ -381,86 +360,6 @@ class Gathering:
             return sent
         stored = await self.sources.profiles.get(self.request.owner_key)
         return {**sent, **{key: value for key, value in stored.items() if value}}
-
-
-def _foreign_shapes(past: Sequence[Row], pointer: str) -> Iterator[WarningRecord]:
-    """Warn of rows of a request in a shape of Anthropic's or Gemini's API."""
-    found = {index: names for index, row in enumerate(past) if (names := _foreign_parts(row))}
-    if found:
-        listed = ", ".join(sorted(set().union(*found.values())))
-        detail = (
-            f"past has {listed}, in messages: {len(found)}, which are not read; it takes the shape"
-            " of OpenAI's chat messages: send text as content, calls as tool_calls, and each result"
-            " as a message of the role tool with its tool_call_id"
-        )
-        first = f"{pointer}/{next(iter(found))}"
-        yield WarningRecord(code="content_skipped", pointer=first, detail=detail)
-
-
-def _foreign_parts(row: Row) -> set[str]:
-    """Return what a row has of a shape that isn't read: Gemini's parts, or types of blocks."""
-    content = row.get("content")
-    blocks = map(as_mapping, content if is_list(content) else ())
-    types = {str(block.get("type")) for block in blocks} & _FOREIGN_BLOCKS
-    return {"parts"} if "parts" in row else {f"blocks of type {name}" for name in types}
-
-
-def _misnamed_contents(past: Sequence[Row], pointer: str) -> Iterator[WarningRecord]:
-    """Warn of rows of a request that have a text, but not at ``content``."""
-    without = [index for index, row in enumerate(past) if "content" not in row]
-    details = ((index, explain_misnamed_content(past[index])) for index in without[:MAX_WITHOUT])
-    first = next(((index, detail) for index, detail in details if detail), None)
-    if first:
-        index, detail = first
-        detail = f"left out, as it {detail}; messages without content: {len(without)}"
-        place = f"{pointer}/{index}"
-        yield WarningRecord(code="content_skipped", pointer=place, detail=detail)
-
-
-def _system_messages(past: Sequence[Row], pointer: str) -> Iterator[WarningRecord]:
-    """Warn of system prompts in a request's history, which aren't sent to the model."""
-    roles = [str(row.get("role")).strip().lower() for row in past]
-    system = [index for index, role in enumerate(roles) if role in _SYSTEM_ROLES]
-    if system:
-        detail = (
-            f"messages left out: {len(system)}, as the role {roles[system[0]]} is no history; a"
-            " system prompt has its place in prompts.identity_file, or in the option identity"
-            " where prompts.allow_request_identity is set"
-        )
-        first = f"{pointer}/{system[0]}"
-        yield WarningRecord(code="system_left_out", pointer=first, detail=detail)
-
-
-def _duplicate_ids(past: Sequence[Row], pointer: str) -> Iterator[WarningRecord]:
-    """Warn of rows of a request that are left out, as earlier ones have their ids."""
-    known: set[str] = set()
-    again: dict[int, str] = {}
-    for index, row in enumerate(past):
-        row_id = read_id(row.get("id"))
-        if row_id and row_id in known:
-            again[index] = row_id
-        known.add(row_id)
-    if again:
-        listed = _listed(list(again.values()))
-        detail = f"rows left out: {len(again)}, as an earlier one has the same id: {listed}"
-        first = f"{pointer}/{next(iter(again))}/id"
-        yield WarningRecord(code="duplicate_id", pointer=first, detail=detail)
-
-
-def _listed(ids: Sequence[str]) -> str:
-    """Return the first ids as a text."""
-    return ", ".join(ids[:MAX_IDS]) + (", …" if len(ids) > MAX_IDS else "")
-
-
-def _unknown_roles(roles: Sequence[object], pointer: str) -> Iterator[WarningRecord]:
-    """Warn of messages that a request brings under roles that no context shows."""
-    known = {*ROLES, *HIDDEN_ROLES}
-    unknown = [index for index, role in enumerate(roles) if str(role).strip().lower() not in known]
-    if unknown:
-        role, first = roles[unknown[0]], f"{pointer}/{unknown[0]}/role"
-        detail = f"messages left out: {len(unknown)}, as {shown(role)} is no role; there are "
-        detail += ", ".join(ROLES) + did_you_mean(str(role), ROLES)
-        yield WarningRecord(code="unknown_role", pointer=first, detail=detail)
 
 
 @dataclass(frozen=True, slots=True)

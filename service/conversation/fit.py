@@ -76,8 +76,8 @@ def fit_rows(
     groups = _clear_beside_text(_pin_opener(units.groups(row_cost)), room)
     protected = _protected(groups)
     if _excess(groups, room) > 0:
-        kept = units.items(group for group in groups if group.index in protected)
-        raise BudgetExceededError(_describe_excess(kept, row_cost, budget, spent))
+        always = units.items(group for group in groups if group.index in protected)
+        raise BudgetExceededError(_describe_excess(always, row_cost, budget, spent))
     fit = fit_pinned(strategy, groups, room)
     within = _drop_excess(_cleared_to_save(groups, fit.kept), protected, room)
     kept = _open_answers(units, groups, within, room)

@@ -840,7 +840,7 @@ async def test_odd_rows_never_fail_a_build(
     content = success(await make_builder().build(make_request(past=past, explain=True)))
 
     assert "e\n| [image]" in block(content, "SHARED_MEMORY")
-    skipped, role = content.warnings
+    skipped, _, _, role = content.warnings  # and of times
     assert (skipped.code, skipped.detail.split(": ")[1]) == ("content_skipped", "m6")
     assert (role.code, role.pointer) == ("unknown_role", "/content/context/past/4/role")
     assert role.detail.startswith("messages left out: 2, as 'robot' is no role; there are human")

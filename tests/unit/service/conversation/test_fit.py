@@ -126,7 +126,9 @@ def test_a_cleared_result_has_its_outcome() -> None:
 def test_results_give_way_to_the_text_beside_them() -> None:
     """The oldest first, and none of the newest unit; the error counts them as cleared."""
     long = {"type": "tool_result", "content": "word " * 50}
-    uses = [{"type": "tool_use", "id": id_, "name": "f", "input": {}} for id_ in ("a", "b", "c")]
+    uses: list[Row] = [
+        {"type": "tool_use", "id": id_, "name": "f", "input": {}} for id_ in ("a", "b", "c")
+    ]
     call, results = [uses[0], uses[1]], [{**long, "tool_use_id": id_} for id_ in ("b", "a", "c")]
     rows: list[Row] = [
         {"role": "assistant", "content": call},

@@ -1,0 +1,163 @@
+"""Warn of slips in the rows that a request brings in `past`: they change what is read of them."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from itertools import accumulate, islice
+from typing import Final
+
+from formatters.model import Row
+from formatters.rows import HIDDEN_ROLES, ROLES, as_mapping, is_list, read_id
+from formatters.times import parse_timestamp
+from service.errors import MAX_COMPARED, did_you_mean, escape_key, shown
+from service.wire.request import LEAST_KEY, SIMILAR_KEY
+from service.wire.response import WarningRecord
+from service.wire.validation import explain_misnamed_content
+
+#: Limit of the ids that a warning lists.
+MAX_IDS: Final = 5
+#: Rows of a request without content that are looked at for what they have instead.
+MAX_WITHOUT: Final = 100
+#: How far the clocks of a request's sender and of its rows may differ.
+CLOCK_SKEW: Final = timedelta(minutes=5)
+
+#: Blocks of Anthropic's messages that hold calls and results.
+_FOREIGN_BLOCKS: Final = frozenset({"tool_use", "tool_result"})
+_SYSTEM_ROLES: Final = HIDDEN_ROLES - {"command"}
+#: The keys that are read of a row, and of its metadata.
+_EXTRA_KEYS: Final = ("tool_calls", "tool_call_id", "name", "provider_parts")
+_ROW_KEYS: Final = ("id", "role", "content", "timestamp", "metadata", "run_id", *_EXTRA_KEYS)
+#: What is said of times, by the code of the warning.
+_TIMES: Final = {
+    "unreadable_timestamp": "times of rows that can't be read: {listed}; write ISO 8601",
+    "rows_reordered": "rows moved, as they are earlier than one before them: {listed}; check times",
+    "time_ahead": "rows later than the input, whose time is {now:%Y-%m-%dT%H:%M:%SZ}: {listed}; "
+    "check their time zone, and timestamp_utc",
+}
+
+
+def past_warnings(past: Sequence[Row], pointer: str, now: datetime) -> Iterator[WarningRecord]:
+    """Yield the warnings of rows at a pointer; ``now`` is the time of the input."""
+    foreign = [*_foreign_shapes(past, pointer)]
+    yield from foreign or _misnamed_contents(past, pointer)
+    yield from _misnamed_keys(past, pointer)
+    yield from _system_messages(past, pointer)
+    yield from _duplicate_ids(past, pointer)
+    yield from _odd_times(past, pointer, now)
+
+
+def _misnamed_keys(past: Sequence[Row], pointer: str) -> Iterator[WarningRecord]:
+    """Warn of keys that look like those that are read; all others are the sender's own."""
+    places: dict[tuple[str, str], tuple[int, Row]] = {}
+    for index, row in enumerate(past):
+        if not explain_misnamed_content(row):
+            for place, given in (("", row), ("/metadata", as_mapping(row.get("metadata")))):
+                for key in given:
+                    places.setdefault((place, str(key)), (index, given))
+    for (place, key), (index, given) in islice(places.items(), MAX_COMPARED):
+        known = _EXTRA_KEYS if place else _ROW_KEYS
+        missing = [name for name in known if name not in given]
+        meant = did_you_mean(key, missing, cutoff=SIMILAR_KEY) if len(key) >= LEAST_KEY else ""
+        if meant and key not in known:
+            at = f"{pointer}/{index}{place}/{escape_key(key)}"
+            yield WarningRecord(code="unknown_key", pointer=at, detail=f"is ignored{meant}")
+
+
+def _odd_times(past: Sequence[Row], pointer: str, now: datetime) -> Iterator[WarningRecord]:
+    """Warn of times that can't be read, that move rows, or that are later than the input's."""
+    given = {i: row["timestamp"] for i, row in enumerate(past) if row.get("timestamp") is not None}
+    read = {index: parse_timestamp(value) for index, value in given.items()}
+    times = {index: time for index, time in read.items() if time}
+    latest = accumulate(times.values(), max)
+    found = {
+        "unreadable_timestamp": [index for index, time in read.items() if time is None],
+        "rows_reordered": [
+            index for (index, time), last in zip(times.items(), latest, strict=True) if time < last
+        ],
+        "time_ahead": [index for index, time in times.items() if time - now > CLOCK_SKEW],
+    }
+    for code, rows in found.items():
+        if rows:
+            listed = f"{len(rows)}, such as {shown(given[rows[0]])}"
+            detail = _TIMES[code].format(listed=listed, now=now)
+            first = f"{pointer}/{rows[0]}/timestamp"
+            yield WarningRecord(code=code, pointer=first, detail=detail)
+
+
+def _foreign_shapes(past: Sequence[Row], pointer: str) -> Iterator[WarningRecord]:
+    """Warn of rows of a request in a shape of Anthropic's or Gemini's API."""
+    found = {index: names for index, row in enumerate(past) if (names := _foreign_parts(row))}
+    if found:
+        listed = ", ".join(sorted(set().union(*found.values())))
+        detail = (
+            f"past has {listed}, in messages: {len(found)}, which are not read; it takes the shape"
+            " of OpenAI's chat messages: send text as content, calls as tool_calls, and each result"
+            " as a message of the role tool with its tool_call_id"
+        )
+        first = f"{pointer}/{next(iter(found))}"
+        yield WarningRecord(code="content_skipped", pointer=first, detail=detail)
+
+
+def _foreign_parts(row: Row) -> set[str]:
+    """Return what a row has of a shape that isn't read: Gemini's parts, or types of blocks."""
+    content = row.get("content")
+    blocks = map(as_mapping, content if is_list(content) else ())
+    types = {str(block.get("type")) for block in blocks} & _FOREIGN_BLOCKS
+    return {"parts"} if "parts" in row else {f"blocks of type {name}" for name in types}
+
+
+def _misnamed_contents(past: Sequence[Row], pointer: str) -> Iterator[WarningRecord]:
+    """Warn of rows of a request that have a text, but not at ``content``."""
+    without = [index for index, row in enumerate(past) if "content" not in row]
+    details = ((index, explain_misnamed_content(past[index])) for index in without[:MAX_WITHOUT])
+    first = next(((index, detail) for index, detail in details if detail), None)
+    if first:
+        index, detail = first
+        detail = f"left out, as it {detail}; messages without content: {len(without)}"
+        place = f"{pointer}/{index}"
+        yield WarningRecord(code="content_skipped", pointer=place, detail=detail)
+
+
+def _system_messages(past: Sequence[Row], pointer: str) -> Iterator[WarningRecord]:
+    """Warn of system prompts in a request's history, which aren't sent to the model."""
+    roles = [str(row.get("role")).strip().lower() for row in past]
+    system = [index for index, role in enumerate(roles) if role in _SYSTEM_ROLES]
+    if system:
+        detail = (
+            f"messages left out: {len(system)}, as the role {roles[system[0]]} is no history; a"
+            " system prompt has its place in prompts.identity_file, or in the option identity"
+            " where prompts.allow_request_identity is set"
+        )
+        first = f"{pointer}/{system[0]}"
+        yield WarningRecord(code="system_left_out", pointer=first, detail=detail)
+
+
+def _duplicate_ids(past: Sequence[Row], pointer: str) -> Iterator[WarningRecord]:
+    """Warn of rows of a request that are left out, as earlier ones have their ids."""
+    known: set[str] = set()
+    again: dict[int, str] = {}
+    for index, row in enumerate(past):
+        row_id = read_id(row.get("id"))
+        if row_id and row_id in known:
+            again[index] = row_id
+        known.add(row_id)
+    if again:
+        listed = list_ids(list(again.values()))
+        detail = f"rows left out: {len(again)}, as an earlier one has the same id: {listed}"
+        first = f"{pointer}/{next(iter(again))}/id"
+        yield WarningRecord(code="duplicate_id", pointer=first, detail=detail)
+
+
+def list_ids(ids: Sequence[str]) -> str:
+    """Return the first ids as a text."""
+    return ", ".join(ids[:MAX_IDS]) + (", …" if len(ids) > MAX_IDS else "")
+
+
+def unknown_roles(roles: Sequence[object], pointer: str) -> Iterator[WarningRecord]:
+    """Warn of messages that a request brings under roles that no context shows."""
+    known = {*ROLES, *HIDDEN_ROLES}
+    unknown = [index for index, role in enumerate(roles) if str(role).strip().lower() not in known]
+    if unknown:
+        role, first = roles[unknown[0]], f"{pointer}/{unknown[0]}/role"
+        detail = f"messages left out: {len(unknown)}, as {shown(role)} is no role; there are "
+        detail += ", ".join(ROLES) + did_you_mean(str(role), ROLES)
+        yield WarningRecord(code="unknown_role", pointer=first, detail=detail)

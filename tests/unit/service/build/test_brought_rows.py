@@ -1,0 +1,77 @@
+"""Slips in the rows of a request are named: none is an error, and all change what is read."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from service.build.brought_rows import past_warnings
+
+NOW = datetime(2025, 12, 10, 8, tzinfo=UTC)
+EARLY, LATE, ZONED = "2025-12-01T08:00:00Z", "2025-12-02T08:00:00Z", "2025-12-10T09:00:00+01:00"
+
+
+def said(**more: Any) -> dict[str, Any]:
+    """Return a row that needs no warning, with more keys."""
+    return {"role": "user", "content": "hi", **more}
+
+
+@pytest.mark.parametrize(
+    ("rows", "code", "place", "detail"),
+    [
+        ([said(timestmp=EARLY)], "unknown_key", "0/timestmp", "; did you mean timestamp?"),
+        ([said(toolCalls=[])], "unknown_key", "0/toolCalls", "; did you mean tool_calls?"),
+        (
+            [{"role": "ai", "tool_calls": [{}], "conent": "x"}],
+            "unknown_key",
+            "0/conent",
+            "; did you mean content?",
+        ),
+        (
+            [said(), said(metadata={"tool_call_ids": "c"})],
+            "unknown_key",
+            "1/metadata/tool_call_ids",
+            "; did you mean tool_call_id?",
+        ),
+        (
+            [said(timestamp=EARLY), said(timestamp="soon")],
+            "unreadable_timestamp",
+            "1/timestamp",
+            "times of rows that can't be read: 1, such as 'soon'",
+        ),
+        (
+            [said(timestamp=LATE), said(), said(timestamp=EARLY)],
+            "rows_reordered",
+            "2/timestamp",
+            f"earlier than one before them: 1, such as '{EARLY}'",
+        ),
+        (
+            [said(timestamp="2026-01-01T00:00:00Z")],
+            "time_ahead",
+            "0/timestamp",
+            "rows later than the input, whose time is 2025-12-10T08:00:00Z: 1",
+        ),
+    ],
+)
+def test_a_slip_is_named_with_its_place(
+    rows: list[dict[str, Any]], code: str, place: str, detail: str
+) -> None:
+    """And with the remedy."""
+    (warning,) = past_warnings(rows, "/past", NOW)
+
+    assert (warning.code, warning.pointer) == (code, f"/past/{place}")
+    assert detail in warning.detail
+
+
+def test_what_is_no_slip_is_not_named() -> None:
+    """Keys of the sender's own, times in any zone, and clocks that differ by minutes."""
+    rows = [
+        said(timestamp=EARLY, names=["a"], name="Ada", parent_id="m0", user_id="u"),
+        said(timestamp=None, metadata={"model": "m", "content": "x"}),
+        said(timestamp=EARLY),
+        said(timestamp=ZONED),
+        said(timestamp="2025-12-10T08:04:00"),
+    ]
+
+    assert not [*past_warnings(rows, "/past", NOW)]
+    assert not [*past_warnings(rows[:1], "/past", datetime.max.replace(tzinfo=UTC))]
