@@ -4,6 +4,7 @@ The module of a name is imported when the name is first used. `ctxb.strategies` 
 is made of.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
@@ -224,7 +225,9 @@ if not TYPE_CHECKING:  # type checkers would accept any name
         if name == "strategies":
             return import_module("ctxb.strategies")
         if name not in _MODULES:
-            raise AttributeError(f"module 'ctxb' has no attribute {name!r}")
+            problem = f"module 'ctxb' has no attribute {name!r}"
+            # with these, Python suggests a name
+            raise AttributeError(problem, name=name, obj=sys.modules[__name__])
         value = getattr(import_module(_MODULES[name]), name)
         globals()[name] = value  # found at once from now on
         return value

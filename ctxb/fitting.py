@@ -21,7 +21,7 @@ from service.conversation.checks import check_depth
 from service.conversation.fit import MessageDecision, fit_rows
 from service.conversation.shapes import write_json
 from service.conversation.strategies import ContextStrategy
-from service.errors import MessageError, did_you_mean, shown
+from service.errors import MessageError, did_you_mean, explain_call, shown
 from service.recall.ranking import RANKING_STRATEGIES, RELEVANCE, rank
 
 #: Counts tokens as the model does whose name is not in the table; the in-process classes' default.
@@ -92,6 +92,7 @@ class Fit:
         return "".join(f"{line.rstrip()}\n" for line in output.getvalue().splitlines())
 
 
+@explain_call("fit(messages, max_tokens, question=…, model=…, strategy=…, tools=…)", positional=2)
 def fit(
     messages: Iterable[Mapping[str, Any]],
     max_tokens: int = 3000,

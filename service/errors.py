@@ -1,5 +1,6 @@
 """The errors of the service, and what each of their codes means on the wire."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -195,6 +196,12 @@ def did_you_mean(
     return "".join(f"; did you mean {form(match)}?" for match in close)
 
 
+def not_among(value: object, expected: str) -> str:
+    """Return the end of an error: a value that isn't one of the quoted names, and a suggestion."""
+    names = re.findall("'(.+?)'", expected)
+    return f", not {shown(value)}{did_you_mean(str(value), names)}"
+
+
 def explain_call(usage: str, *, positional: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Return a decorator whose `TypeError` for other arguments has the usage.
 
@@ -210,7 +217,8 @@ def explain_call(usage: str, *, positional: int) -> Callable[[Callable[P, R]], C
             unknown = next(iter(kwargs.keys() - known), None)
             if unknown is not None or len(args) > positional:
                 problem = "positional arguments" if unknown is None else f"argument {unknown!r}"
-                raise TypeError(f"{function.__name__}() has no such {problem}; use {usage}")
+                meant = did_you_mean(unknown or "", known)
+                raise TypeError(f"{function.__name__}() has no such {problem}; use {usage}{meant}")
             return function(*args, **kwargs)
 
         return call

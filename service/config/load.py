@@ -19,7 +19,7 @@ from service.config.sources import (
     variables_layer,
     yaml_layer,
 )
-from service.errors import ConfigError, did_you_mean
+from service.errors import ConfigError, did_you_mean, not_among
 from service.observe.logs import MASK, mask_urls
 
 #: Read if no file is named.
@@ -37,7 +37,7 @@ MESSAGES = {
 }
 
 
-def load_settings(path: Path | None = None, **overrides: object) -> Settings:
+def load_settings(path: Path | str | None = None, **overrides: object) -> Settings:
     """Return the settings of this process: of ``overrides``, variables and files.
 
     Sources, in order of precedence: the arguments; variables that begin with ``CTXB_``; the .env
@@ -57,8 +57,8 @@ def load_settings(path: Path | None = None, **overrides: object) -> Settings:
         variables_layer(environ),
         variables_layer(from_file, env_name),
     ]
-    named = known.get(CONFIG_VARIABLE)
-    file = path or (Path(named) if named else DEFAULT_FILE)
+    named = path or known.get(CONFIG_VARIABLE)
+    file = Path(named) if named else DEFAULT_FILE
     if file is not DEFAULT_FILE or file.is_file():
         layers.append(yaml_layer(file, known))
     problems = [problem for layer in layers for problem in layer.problems]
@@ -96,7 +96,9 @@ def _message(error: ErrorDetails, keys: Keys) -> str:
         return f"unknown key{did_you_mean(last, known, lambda key: dotted((*parents, key)))}"
     if error["type"] == "value_error":
         return str(error["ctx"]["error"])
-    return MESSAGES.get(error["type"]) or error["msg"][:1].lower() + error["msg"][1:]
+    message = MESSAGES.get(error["type"]) or error["msg"][:1].lower() + error["msg"][1:]
+    is_name = error["type"] == "literal_error"
+    return f"{message}{not_among(error['input'], message)}" if is_name else message
 
 
 def _sort_key(problem: str) -> tuple[bool, str, int, int, str]:

@@ -1,6 +1,7 @@
 """Checks of callers' messages: what can't be read is an error with its place and a remedy."""
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 from formatters.model import Row
@@ -52,7 +53,10 @@ def check_message(given: object, place: str) -> None:
         suggestion = did_you_mean(str(role), ROLES)
         raise MessageError(f"{place} {problem}: it needs one of {known}{suggestion}")
     if not any(key in row for key in _CONTENT):
-        raise MessageError(f"{place} has no content: write a text or a list of parts at 'content'")
+        slips = (key for key in map(str, row) if did_you_mean(key, ("content",), cutoff=0.8))
+        found = "".join(f", but {shown(key)}" for key in islice(slips, 1))
+        fix = "write a text or a list of parts at 'content'"
+        raise MessageError(f"{place} has no content{found}: {fix}")
     for key in ("content", "parts"):
         value = row.get(key)
         if value is not None and not isinstance(value, str | Sequence | Mapping):

@@ -5,6 +5,7 @@ from typing import Literal
 
 from service.budget.groups import Strategy
 from service.budget.strategy_names import read_strategy
+from service.errors import not_among, shown
 from service.recall.ranking import RANKING_STRATEGIES
 
 
@@ -52,13 +53,16 @@ class ContextConfig:
             if type(tokens) is not int:  # nor a bool
                 raise ValueError(f"{name} has to be a whole number, not {tokens!r}")
         if self.max_tokens < 1:
-            raise ValueError("max_tokens has to be at least 1")
+            raise ValueError(f"max_tokens has to be at least 1, not {self.max_tokens}")
         if not 0 <= self.reserve_tokens <= self.max_tokens:
-            raise ValueError("reserve_tokens has to lie between 0 and max_tokens")
+            given = f"{self.reserve_tokens} of {self.max_tokens}"
+            raise ValueError(f"reserve_tokens has to lie between 0 and max_tokens, not be {given}")
         if self.datetime_in not in ("message", "system"):
-            raise ValueError("datetime_in has to be message or system")
+            found = not_among(self.datetime_in, "'message' 'system'")
+            raise ValueError(f"datetime_in has to be message or system{found}")
         if not isinstance(self.compaction, CompactionConfig):
-            raise ValueError("compaction has to be a CompactionConfig")  # noqa: TRY004 - as all here
+            found = shown(self.compaction)
+            raise ValueError(f"compaction has to be a CompactionConfig, not {found}")  # noqa: TRY004 - as all here
         _ = self.strategy  # raises for an unknown name
 
     @property

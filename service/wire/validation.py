@@ -21,6 +21,7 @@ from service.errors import (
     UnsupportedVersionError,
     did_you_mean,
     escape_key,
+    not_among,
     shown,
 )
 from service.wire.payload import canonical_json, derive_id, digest
@@ -240,6 +241,8 @@ def _detail_of(detail: ErrorDetails, known: Iterable[str]) -> str:
     last, message = detail["loc"][-1:], detail["msg"].removeprefix("Value error, ")
     if detail["type"] == "extra_forbidden":
         message = f"is unknown{did_you_mean(str(last[0]), known)}"
+    if detail["type"] == "literal_error":
+        message += not_among(detail["input"], message)
     if detail["type"] == "missing":
         message = f"is required{_explain_slip(str(last[0]), detail['input'])}"
     elif detail["loc"] in {("content", "run"), ("content", "short")}:

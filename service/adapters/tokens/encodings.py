@@ -17,7 +17,7 @@ import structlog
 from cachetools import cached
 
 from formatters.model import Count
-from service.errors import ContextBuilderError
+from service.errors import ContextBuilderError, did_you_mean, shown
 
 log = structlog.get_logger(__name__)
 
@@ -87,7 +87,8 @@ def load_encoding(name: str) -> Encoding:
 @cached(cache={}, condition=threading.Condition())
 def _load(name: str) -> _Encodings:
     if name not in _DEFINITIONS:
-        raise VocabularyError(f"there is no vocabulary named {name!r}")
+        meant = did_you_mean(str(name), _DEFINITIONS)
+        raise VocabularyError(f"there is no vocabulary named {shown(name)}{meant}")
     pattern, sha256 = _DEFINITIONS[name]
     try:  # imported here: commands that count nothing don't wait for it
         encoding = import_module("tiktoken").Encoding

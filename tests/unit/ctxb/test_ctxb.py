@@ -51,6 +51,7 @@ def test_what_strategies_are_made_of_is_there(name: str) -> None:
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
-    """As of any module."""
-    with pytest.raises(AttributeError, match="'ctxb' has no attribute 'ContextManger'"):
+    """As of any module; Python looks for the name that was meant in the error's object."""
+    with pytest.raises(AttributeError, match="'ctxb' has no attribute 'ContextManger'") as raised:
         _ = ctxb.ContextManger  # type: ignore[attr-defined]
+    assert (raised.value.name, raised.value.obj) == ("ContextManger", ctxb)

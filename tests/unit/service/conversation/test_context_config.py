@@ -22,16 +22,16 @@ def test_defaults_are_those_of_the_source() -> None:
 @pytest.mark.parametrize(
     ("fields", "reported"),
     [
-        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": 0}, "max_tokens has to be at least 1, not 0"),
         ({"reserve_tokens": -1}, "reserve_tokens"),
-        ({"reserve_tokens": 8001}, "reserve_tokens"),
+        ({"reserve_tokens": 8001}, "reserve_tokens has to .* max_tokens, not be 8001 of 8000"),
         ({"max_tokens": "8"}, "max_tokens has to be a whole number, not '8'"),
         ({"max_tokens": True}, "max_tokens has to be a whole number, not True"),
         ({"max_tokens": float("nan")}, "max_tokens has to be a whole number, not nan"),
         ({"max_tokens": 8000.0}, "max_tokens has to be a whole number"),
         ({"reserve_tokens": None}, "reserve_tokens has to be a whole number, not None"),
-        ({"compaction": {"enabled": False}}, "compaction has to be a CompactionConfig"),
-        ({"datetime_in": "footer"}, "datetime_in"),
+        ({"compaction": {"enabled": False}}, "compaction has to be a CompactionConfig, not {"),
+        ({"datetime_in": "mesage"}, r"not 'mesage'; did you mean message\?"),
         ({"truncation_strategy": "newest_first"}, "newest_first"),
     ],
 )

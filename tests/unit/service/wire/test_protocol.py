@@ -280,6 +280,16 @@ def test_tools_are_all_names_or_all_definitions(tools: object) -> None:
     assert problem.pointer == "/content/tools"
 
 
+def test_a_value_that_is_none_of_a_list_has_a_suggestion() -> None:
+    """And is shown, shortened."""
+    slip, long = ({"current_input": "hi", "context": {"layout": x}} for x in ("chatt", "x" * 999))
+
+    (problem,) = rejected(encoded(content=slip)).problems
+    assert problem.detail == "Input should be 'tagged' or 'chat', not 'chatt'; did you mean chat?"
+    (problem,) = rejected(encoded(content=long)).problems
+    assert len(problem.detail) < 140
+
+
 def test_unknown_keys_are_named_not_refused() -> None:
     """Newer clients may say more than this version understands."""
     content = {"current_input": "hi", "mode": "x", "context": {"colour": "blue", "a/b": 1}}
