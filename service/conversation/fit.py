@@ -303,10 +303,14 @@ def _call_change(item: Item) -> str:
 
 
 def _repairs(rows: Sequence[Row]) -> dict[int, str]:
-    """Return why repair changes messages or leaves them out, by their positions."""
+    """Return why repair changes messages or leaves them out, by their positions.
+
+    Of a message with several reasons, why a part of it is left out counts first.
+    """
     items = (Item.read(row, index) for index, row in enumerate(rows))
     repaired = repair([message for item in items if item.is_dialogue for message in item.messages])
     reasons: dict[int, str] = {}
-    for id_, reason in (*repaired.changed.items(), *repaired.filtered.items()):
+    lost = [(id_, reason) for id_, reason in repaired.filtered.items() if reason != "empty"]
+    for id_, reason in (*lost, *repaired.changed.items(), *repaired.filtered.items()):
         reasons.setdefault(int(id_.partition("/")[0]), reason)
     return reasons

@@ -56,6 +56,21 @@ def test_what_repair_does_has_its_reason() -> None:
     assert [row["role"] for row in found.rows] == ["user", "user", "assistant", "tool", "user"]
 
 
+def test_what_is_left_out_of_a_message_is_its_reason() -> None:
+    """More than what else changes in it."""
+    results = [
+        {"type": "tool_result", "tool_use_id": id_, "content": text}
+        for id_, text in (("a", ""), ("nobodys", "eight"))
+    ]
+    rows: list[Row] = [
+        ASKED,
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f"}]},
+        {"role": "user", "content": results},
+    ]
+
+    assert outcomes(fitted(rows, 100))[2] == ("repaired", "orphan_result")
+
+
 def test_a_result_that_came_late_is_moved() -> None:
     """To its call, as the same object."""
     late = {"role": "user", "content": "Wait."}
