@@ -39,7 +39,7 @@ from service.conversation.messages import (
     without_mark,
 )
 from service.conversation.sending import RowCosts, can_be_sent
-from service.conversation.shapes import is_system
+from service.conversation.shapes import is_placeholder, is_system
 from service.conversation.strategies import (
     DEFAULT_COUNTER,
     ContextStrategy,
@@ -387,15 +387,17 @@ class ContextManager:
         """Return how much of a conversation fits into the next call; {} for an unknown one."""
         if not self.has_conversation(conversation_id):
             return {}
-        total = len(self.rows(conversation_id))
+        given = self.rows(conversation_id)
+        total, known = len(given), set(map(id, given))
         built, rows = self._build(conversation_id, describe_time(self._clock()))
+        shown_rows = len([row for row in rows if id(row) in known or not is_placeholder(row)])
         rule = self._rule
         stats = rule.get_stats(total) if isinstance(rule, ContextStrategy) else {}
         return stats | {
             "strategy": rule.name,
             "total_messages": total,
-            "messages_in_context": len(rows),
-            "messages_dropped": max(0, total - len(rows)),
+            "messages_in_context": shown_rows,
+            "messages_dropped": max(0, total - shown_rows),
             "tokens": built.usage["total"],
             "over_budget": built.over_budget,
         }

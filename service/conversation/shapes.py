@@ -46,6 +46,11 @@ def read_messages(row: Row) -> tuple[Message, ...]:
     return shape_of(row).read(row, "")
 
 
+def is_placeholder(row: Row) -> bool:
+    """Return whether a message has nothing but placeholders for results."""
+    return all(message.content in (CANCELLED, PENDING) for message in read_messages(row))
+
+
 def messages_from_dicts(rows: Iterable[Row]) -> list[Message]:
     """Return `Message` objects for dictionaries of any shape; each tool result gets its own.
 

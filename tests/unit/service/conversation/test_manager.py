@@ -379,6 +379,17 @@ def test_statistics_are_of_what_is_sent() -> None:
     assert manager().get_context_stats()["strategy"] == "oldest_first"
 
 
+def test_placeholders_are_no_messages_in_statistics() -> None:
+    """A result that a call lacks is in the context, but not one of the conversation's messages."""
+    context = manager()
+    for row in (said("user", "u"), calls("1"), said("user", "more")):
+        context.add_message_dict(row)
+    stats = context.get_context_stats()
+
+    assert len(context.build_messages()) == 4
+    assert (stats["total_messages"], stats["messages_in_context"]) == (3, 3)
+
+
 def test_conversations_are_built_apart() -> None:
     """Each with the same prompt."""
     context = manager(system_prompt="Sys")
