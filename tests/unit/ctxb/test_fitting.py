@@ -204,7 +204,10 @@ class Dumped:
         ([{"role": "usr", "content": "x"}], "messages[0] has the role 'usr': it needs one of "),
         ([{"role": "usr", "content": "x"}], "did you mean user?"),
         ([{"role": "user", "text": "x"}], "messages[0] has no content: write a text or a list"),
-        ([{"role": "user", "conent": "x"}], "messages[0] has no content, but 'conent': write a "),
+        (
+            [{"role": "user", "contentt": "x"}],
+            "messages[0] has no content, but 'contentt': write a ",
+        ),
         ([{"role": "user", "content": 3}], "messages[0] has 3 at 'content': convert it to a text"),
         ([{"role": "user", "content": b"x"}], "messages[0] has bytes at 'content': decode them"),
         ([{"type": "function_call", "call_id": "c", "name": "f"}], "messages[0] has no role"),
@@ -417,10 +420,7 @@ def test_a_budget_is_a_whole_number(max_tokens: Any) -> None:
         ({"question": ["a"]}, "question has to be a text, not ['a']"),
         ({"tools": "search"}, "tools has to be a list of definitions, not 'search'"),
         ({"tools": {"type": "function"}}, "tools has to be a list of definitions, not {"),
-        (
-            {"max_token": 9},
-            "fit() has no such argument 'max_token'; use fit(messages, max_to",
-        ),
+        ({"max_token": 9}, "fit() has no such argument 'max_token'; use fit(messages, max_to"),
         ({"max_token": 9}, "; did you mean max_tokens?"),
         ({"tools": [{"type": "function"}, "search"]}, "tools[1] has to be a definition, not 'se"),
     ],

@@ -19,12 +19,12 @@ def said(**more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("rows", "code", "place", "detail"),
     [
-        ([said(timestmp=EARLY)], "unknown_key", "0/timestmp", "; did you mean timestamp?"),
+        ([said(timestampp=EARLY)], "unknown_key", "0/timestampp", "; did you mean timestamp?"),
         ([said(toolCalls=[])], "unknown_key", "0/toolCalls", "; did you mean tool_calls?"),
         (
-            [{"role": "ai", "tool_calls": [{}], "conent": "x"}],
+            [{"role": "ai", "tool_calls": [{}], "contentt": "x"}],
             "unknown_key",
-            "0/conent",
+            "0/contentt",
             "; did you mean content?",
         ),
         (

@@ -34,7 +34,7 @@ Problems = Callable[..., list[str]]
         ({"budget": {"strategy": []}}, "budget.strategy: must be a name, a name with parameters"),
         ({"budget": {"strategy": ""}}, "budget.strategy: must be a name, a name with parameters"),
         ({"budget": {"strategy": "{name"}}, "budget.strategy: must be a name, or JSON"),
-        ({"preset": "recal"}, "'classic' or 'recall', not 'recal'; did you mean recall?"),
+        ({"preset": "recalls"}, "'classic' or 'recall', not 'recalls'; did you mean recall?"),
         ({"preset": "recall", "memory": 5}, "memory: must hold keys and values"),
         ({"memory": {"message_chars": 19}}, "memory.message_chars"),
         ({"memory": {"timezone": "mars"}}, "memory.timezone"),

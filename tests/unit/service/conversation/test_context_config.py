@@ -31,7 +31,7 @@ def test_defaults_are_those_of_the_source() -> None:
         ({"max_tokens": 8000.0}, "max_tokens has to be a whole number"),
         ({"reserve_tokens": None}, "reserve_tokens has to be a whole number, not None"),
         ({"compaction": {"enabled": False}}, "compaction has to be a CompactionConfig, not {"),
-        ({"datetime_in": "mesage"}, r"not 'mesage'; did you mean message\?"),
+        ({"datetime_in": "messages"}, r"not 'messages'; did you mean message\?"),
         ({"truncation_strategy": "newest_first"}, "newest_first"),
     ],
 )
