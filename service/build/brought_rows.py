@@ -26,13 +26,6 @@ _SYSTEM_ROLES: Final = HIDDEN_ROLES - {"command"}
 #: The keys that are read of a row, and of its metadata.
 _EXTRA_KEYS: Final = ("tool_calls", "tool_call_id", "name", "provider_parts")
 _ROW_KEYS: Final = ("id", "role", "content", "timestamp", "metadata", "run_id", *_EXTRA_KEYS)
-#: What is said of times, by the code of the warning.
-_TIMES: Final = {
-    "unreadable_timestamp": "times of rows that can't be read: {listed}; write ISO 8601",
-    "rows_reordered": "rows moved, as they are earlier than one before them: {listed}; check times",
-    "time_ahead": "rows later than the input, whose time is {now:%Y-%m-%dT%H:%M:%SZ}: {listed}; "
-    "check their time zone, and timestamp_utc",
-}
 
 
 def past_warnings(past: Sequence[Row], pointer: str, now: datetime) -> Iterator[WarningRecord]:
@@ -68,19 +61,25 @@ def _odd_times(past: Sequence[Row], pointer: str, now: datetime) -> Iterator[War
     read = {index: parse_timestamp(value) for index, value in given.items()}
     times = {index: time for index, time in read.items() if time}
     latest = accumulate(times.values(), max)
-    found = {
-        "unreadable_timestamp": [index for index, time in read.items() if time is None],
-        "rows_reordered": [
-            index for (index, time), last in zip(times.items(), latest, strict=True) if time < last
-        ],
-        "time_ahead": [index for index, time in times.items() if time - now > CLOCK_SKEW],
-    }
-    for code, rows in found.items():
-        if rows:
-            listed = f"{len(rows)}, such as {shown(given[rows[0]])}"
-            detail = _TIMES[code].format(listed=listed, now=now)
-            first = f"{pointer}/{rows[0]}/timestamp"
-            yield WarningRecord(code=code, pointer=first, detail=detail)
+    moved = [i for (i, time), last in zip(times.items(), latest, strict=True) if time < last]
+    ahead = [index for index, time in times.items() if time - now > CLOCK_SKEW]
+
+    def place(rows: Sequence[int]) -> str:
+        return f"{pointer}/{rows[0]}/timestamp"
+
+    def listed(rows: Sequence[int]) -> str:
+        return f"{len(rows)}, such as {shown(given[rows[0]])}"
+
+    if unread := [index for index, time in read.items() if time is None]:
+        detail = f"times of rows that can't be read: {listed(unread)}; write ISO 8601"
+        yield WarningRecord(code="unreadable_timestamp", pointer=place(unread), detail=detail)
+    if moved:
+        detail = f"rows moved, as they are earlier than one before them: {listed(moved)}"
+        yield WarningRecord(code="rows_reordered", pointer=place(moved), detail=detail)
+    if ahead:
+        detail = f"rows later than the input, whose time is {now:%Y-%m-%dT%H:%M:%SZ}: "
+        detail += f"{listed(ahead)}; check their time zone, and timestamp_utc"
+        yield WarningRecord(code="time_ahead", pointer=place(ahead), detail=detail)
 
 
 def _foreign_shapes(past: Sequence[Row], pointer: str) -> Iterator[WarningRecord]:
