@@ -94,8 +94,11 @@ def read_records(
 def sort_times(records: Sequence[Record], before: int) -> list[int]:
     """Return the times by which records sort, in microseconds since 1970.
 
-    A record without a time gets that of the record before it; the first one gets ``before``.
+    A record without a time gets that of the record before it. Those before the first time get
+    ``before``, or that time if it is earlier.
     """
+    known = (record.written_at for record in records if record.written_at is not None)
+    before = min(before, next(known, before))
     times: list[int] = []
     for record in records:
         before = before if record.written_at is None else record.written_at

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeVar
 
@@ -37,7 +38,7 @@ from service.wire.request import BuildRequest
 
 T = TypeVar("T")
 
-#: Rows that are stored in one transaction.
+#: Rows that are stored in one transaction; more if they have no times.
 BATCH: Final = 200
 
 #: The counts of an erasure, by their names in JSON.
@@ -288,10 +289,20 @@ def _run_on_history(
 async def store_rows(store: HistoryStore, owner_key: str, rows: Sequence[Row]) -> int:
     """Store rows, with a progress bar if stderr is a terminal; returns how many were new."""
     errors = Console(stderr=True)
-    batches = [rows[first : first + BATCH] for first in range(0, len(rows), BATCH)]
+    batches = _batches(rows)
     hidden = not errors.is_terminal
     progress = track(batches, "storing", console=errors, disable=hidden, transient=True)
     return sum([await store.append(owner_key, batch) for batch in progress])
+
+
+def _batches(rows: Sequence[Row]) -> Sequence[Sequence[Row]]:
+    """Divide rows so that those without a time stay with one that has it: stores sort by time."""
+    timed = [index for index, row in enumerate(rows) if row.get("timestamp") is not None]
+    starts = [0]
+    for index in timed[1:] if timed else range(len(rows)):
+        if index - starts[-1] >= BATCH:
+            starts.append(index)
+    return [rows[start:end] for start, end in pairwise([*starts, len(rows)])]
 
 
 async def read_newest(

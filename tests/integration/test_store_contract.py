@@ -306,6 +306,14 @@ async def test_a_row_without_a_time_follows_the_one_before_it(stores: Stores, od
     assert page.rows[2]["timestamp"] == odd
 
 
+async def test_rows_before_the_first_time_precede_it(stores: Stores, clock: Clock) -> None:
+    """A batch keeps its order, also if it begins without times and goes on in the past."""
+    await stores.history.append("o", [row("a"), row("b"), row("c", at(1)), row("d")])
+    await stores.history.append("o", [row("e"), row("f", clock.now)])
+
+    assert ids(await stores.history.recent("o")) == "f e d c b a"
+
+
 async def test_a_batch_without_times_follows_the_newest_row(stores: Stores) -> None:
     """The first of a batch follows the newest row that is stored, of any conversation."""
     await stores.history.append("o", [row("late", at(30)), row("early", at(1))])

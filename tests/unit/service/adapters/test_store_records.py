@@ -263,6 +263,13 @@ def test_sort_times_fill_gaps_forward() -> None:
     assert [time - start for time in times] == [-5, 1_000_000, 1_000_000, 1, 1]
 
 
+def test_sort_times_fill_the_first_gap_backward() -> None:
+    """Records before the first time sort with it if what was there is later."""
+    rows = [{"id": str(n), "timestamp": moment} for n, moment in enumerate([None, "1970-01-01"])]
+    records = read_records(rows, None, Characters())
+    assert sort_times(records, microseconds(datetime.max.replace(tzinfo=UTC))) == [0, 0]
+
+
 @pytest.mark.parametrize(
     ("moment", "expected"),
     [

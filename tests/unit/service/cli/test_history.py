@@ -86,3 +86,23 @@ def test_a_store_that_is_not_there_is_not_made(
     assert result.exit_code == Exit.UNREACHABLE
     assert "typo.db: there is no such file (store.url)" in result.stderr
     assert not Path("typo.db").exists()
+
+
+@pytest.mark.parametrize("timed", [(), (0,), (250,), (449,), (100, 300), (300, 301, 302)])
+def test_rows_are_stored_in_the_order_of_the_file(
+    timed: tuple[int, ...], ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever there are times, after newer rows, and across transactions."""
+    monkeypatch.setenv("CTXB_STORE__URL", "sqlite:///history.db")
+    newer = {"role": "user", "content": "Now", "timestamp": "2026-01-01T00:00:00Z"}
+    said = [{"role": "user", "content": str(n)} for n in range(450)]
+    for number in timed:
+        said[number]["timestamp"] = f"2025-01-01T00:00:00.{number:06}Z"
+    for messages in ([newer], said):
+        Path("chat.jsonl").write_text("\n".join(map(json.dumps, messages)))
+        assert ctxb("history", "import", "chat.jsonl", "--owner", "ana").exit_code == Exit.OK
+
+    rows = map(json.loads, ctxb("history", "export", "--owner", "ana").stdout.splitlines())
+    texts = [row["content"] for row in rows]
+    expected = [each["content"] for each in ([*said, newer] if timed else [newer, *said])]
+    assert texts == expected
