@@ -28,7 +28,7 @@ INSTRUCTIONS: Final = ("system", "developer")
 MAX_PROBLEMS: Final = 20
 
 #: Keys of OpenAI messages that become metadata of a row.
-_METADATA_KEYS: Final = ("tool_calls", "tool_call_id", "name")
+_METADATA_KEYS: Final = ("tool_calls", "tool_call_id", "name", "provider_parts")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +115,7 @@ def _detect_form(data: bytes) -> Form:
     value = _parse(_first_line(data))
     if isinstance(value, InvalidRequestError):
         value = _parse(data)
-    array = isinstance(value, list) or (isinstance(value, dict) and "messages" in value)
+    array = isinstance(value, list) or _messages_of(value) is not value
     return "openai" if array or data.lstrip().startswith(b"[") else "jsonl"
 
 
@@ -131,7 +131,7 @@ def _read_messages(data: bytes) -> Iterator[tuple[str, object]]:
     """Yield the messages of one array, or of a file with an array or a message per line."""
     by_line = not isinstance(_parse(_first_line(data)), InvalidRequestError)
     for position, value in _read_lines(data) if by_line else [("the file", _parse(data))]:
-        messages = value.get("messages", value) if isinstance(value, dict) else value
+        messages = _messages_of(value)
         if isinstance(messages, dict) and "role" in messages:
             messages = [messages]
         if isinstance(messages, list):
@@ -141,6 +141,12 @@ def _read_messages(data: bytes) -> Iterator[tuple[str, object]]:
             yield position, value
         else:
             yield position, InvalidRequestError("neither messages nor a message")
+
+
+def _messages_of(value: object) -> object:
+    """Return what an object has at ``messages``, else the value itself."""
+    messages = value.get("messages") if isinstance(value, dict) else None
+    return value if messages is None else messages
 
 
 def _first_line(data: bytes) -> bytes:
@@ -189,13 +195,15 @@ def _checked_row(
     """Return a row with all keys; raises `InvalidRequestError` if it is invalid."""
     if owner_key is not None and given.get("owner_key") not in (None, owner_key):
         raise _unusable("owner_key", given)
+    timed = _with_time(given)
     try:
-        row = _Row.model_validate(given).model_dump()
+        row = _Row.model_validate(timed).model_dump()
     except ValidationError as error:
-        raise _unusable(str(error.errors()[0]["loc"][0]), given) from error
+        raise _unusable(str(error.errors()[0]["loc"][0]), timed) from error
     row["conversation_id"] = row["conversation_id"] or conversation_id
-    metadata = {**_call_fields(given), **(row["metadata"] or {})}
-    return {**row, "content": row["content"] or "", "metadata": metadata}
+    metadata = row["metadata"] or {}
+    beside = {key: v for key, v in _call_fields(given).items() if metadata.get(key) is None}
+    return {**row, "content": row["content"] or "", "metadata": {**metadata, **beside}}
 
 
 def _add_row(rows: dict[str, dict[str, Any]], row: dict[str, Any]) -> None:
@@ -228,7 +236,8 @@ def _call_fields(message: Mapping[str, object]) -> dict[str, object]:
 
 def _with_time(message: Mapping[str, object]) -> dict[str, Any]:
     """Return a message with its time, if it has one, where and as rows have it."""
-    time = _timestamp(message.get("timestamp", message.get("created_at")))
+    time = message.get("timestamp")
+    time = _timestamp(message.get("created_at") if time is None else time)
     return {**message, **({} if time is None else {"timestamp": time})}
 
 

@@ -54,14 +54,19 @@ _IDS: Final = ("owner_key", "id", "run_id", "conversation_id")
 
 def is_short_form(content: Mapping[str, object]) -> bool:
     """Return whether a content has the short form; without a key of either form it is a run."""
-    return not SHORT_KEYS.isdisjoint(content) and RUN_KEYS.isdisjoint(content)
+    return not SHORT_KEYS.isdisjoint(content) and not _given(RUN_KEYS, content)
 
 
 def is_recall(content: object) -> bool:
     """Return whether a content requests earlier messages, not a context."""
     if not isinstance(content, dict) or RECALL_KEYS.isdisjoint(content):
         return False
-    return "current_input" not in content and "history" not in content
+    return not _given({"current_input", "history"}, content)
+
+
+def _given(keys: Iterable[str], content: Mapping[str, object]) -> list[str]:
+    """Return which of the keys a content has; one with null counts as absent."""
+    return [key for key in keys if content.get(key) is not None]
 
 
 def check_ids(message: Mapping[str, Any]) -> None:
@@ -96,7 +101,7 @@ def check_consistency(request: Mapping[str, object]) -> None:
     """Raise `InvalidRequestError` if both forms are mixed or repeated fields differ."""
     content = request.get("content")
     run = content if isinstance(content, dict) else {}
-    mixed = [] if RUN_KEYS.isdisjoint(run) else sorted(SHORT_KEYS.intersection(run))
+    mixed = sorted(_given(SHORT_KEYS, run)) if _given(RUN_KEYS, run) else []
     detail = "belongs to the short form; this content is a run"
     problems = [Problem(f"/content/{key}", detail) for key in mixed]
     problems += _contradictions(request)

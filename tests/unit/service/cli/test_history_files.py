@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.cli.history_files import HistoryFile, as_openai, read_history
+from service.cli.history_files import Form, HistoryFile, as_openai, read_history
 from service.errors import InvalidRequestError
 from service.wire.payload import MAX_ID
 
@@ -82,6 +82,31 @@ def test_a_request_gets_the_messages_as_they_are() -> None:
     past = read_history(json.dumps(MESSAGES).encode()).past
     assert past[:-1] == MESSAGES[:-1]
     assert past[-1] == {**MESSAGES[-1], "timestamp": "2023-11-14T22:13:20+00:00"}
+
+
+@pytest.mark.parametrize("form", ["jsonl", "openai"])
+@pytest.mark.parametrize("when", [1_700_000_000, "2023-11-14T22:13:20+00:00"])
+@pytest.mark.parametrize("keys", [("timestamp",), ("created_at",), ("created_at", "timestamp")])
+def test_times_are_read_in_every_form(form: Form, when: object, keys: tuple[str, ...]) -> None:
+    """From either key, also if the other is null, as seconds or as text."""
+    message = {"role": "user", "content": "a", **dict.fromkeys(keys), keys[0]: when}
+    found = read_history(_lines(message), form)
+    assert found.problems == []
+    assert found.rows[0]["timestamp"] == "2023-11-14T22:13:20+00:00"
+
+
+@pytest.mark.parametrize("form", ["jsonl", "openai"])
+@pytest.mark.parametrize("key", ["messages", "id", "run_id", "owner_key", "metadata", "created_at"])
+def test_a_key_with_null_counts_as_absent(form: Form, key: str) -> None:
+    """In every form, and so does one in metadata whose value is beside the content."""
+    fields = {"role": "tool", "content": "1", "tool_call_id": "c"}
+    absent = read_history(_lines(fields), form, owner_key="ana")
+    without = read_history(_lines({**fields, key: None}), form, owner_key="ana")
+    inside = read_history(_lines({**fields, "metadata": {"tool_call_id": None}}), form)
+
+    assert absent.problems == without.problems == inside.problems == []
+    assert [{**row, "id": ""} for row in without.rows] == [{**absent.rows[0], "id": ""}]
+    assert inside.rows[0]["metadata"] == {"tool_call_id": "c"}
 
 
 def test_each_human_message_begins_a_run() -> None:

@@ -23,6 +23,7 @@ from service.wire.payload import MAX_ID, derive_id
 from service.wire.protocol import Topics
 from service.wire.request import BuildRequest, RejectedError, decode, decode_again
 from service.wire.response import error_response, serialize_response
+from service.wire.validation import is_recall
 from tests.published import published
 from tests.support import NOW, MakeBuilder
 
@@ -560,6 +561,14 @@ def test_null_is_absent_wherever_there_is_a_default() -> None:
     assert request.metadata.reply_kind == "channel"
     assert decode(encoded(content=short, metadata=None)).options.model is None
     assert decode(encoded(content={**run, "metadata": None})).current_input == "hi"
+
+
+@pytest.mark.parametrize("content", [{"current_input": "hi", "history": None}, None])
+def test_null_keys_of_the_other_form_are_absent(content: dict[str, Any] | None) -> None:
+    """They don't make a request one of both forms."""
+    request = decode(encoded(content=content or {**a_run(), "current_input": None}))
+    assert request.run.history[0].content == "hi"
+    assert is_recall({"query": "hi", "history": None})
 
 
 def test_null_tools_are_no_tools() -> None:
