@@ -183,8 +183,8 @@ def parse_count(value: bytes | Exception | None) -> int:
     text = b"1" if value is None else value
     if isinstance(text, Exception):
         shown = "a value of another type"
-    elif text.isdigit() and 1 <= int(text[:4]) <= MAX_SHARDS:
-        return int(text)
+    elif text.isdigit() and 1 <= (count := int(text.lstrip(b"0")[:4] or 0)) <= MAX_SHARDS:
+        return count
     else:
         shown = repr(text[:20].decode(errors="replace"))
     raise ConfigError(
