@@ -183,6 +183,23 @@ async def test_a_row_that_expires_meanwhile_gets_no_vector(stage: Stage) -> None
     assert await stage.read("o", "a", "b") == "m:b"
 
 
+@pytest.mark.parametrize("is_erased", [True, False])
+async def test_another_text_under_the_id_gets_a_vector_of_its_own(
+    stage: Stage, is_erased: bool
+) -> None:
+    """If a row is deleted while it is embedded, its vector isn't stored for its successor."""
+    await stage.append("o", "a", "b")
+    waiting = await stage.vectors.take("m", 9)
+    history = stage.stores.history
+    await (history.erase("o") if is_erased else history.expire(minute(1), 9))
+    await stage.append("o", "a", content="another text")
+    assert waiting
+    await stage.put(waiting)
+
+    assert await stage.read("o", "a", "b") == ("" if is_erased else "m:b")
+    assert await stage.taken() == ("o", "a")
+
+
 async def test_rows_of_a_process_that_dies_are_taken_again(stage: Stage) -> None:
     """After a minute; until then other processes take other owners."""
     if stage.vectors.is_local:

@@ -11,7 +11,7 @@ from itertools import islice
 from math import inf
 
 from formatters.model import Row, Summary
-from formatters.rows import StoredRows, fix_surrogates
+from formatters.rows import StoredRows, fix_surrogates, read_content
 from service.adapters.memory.owner_rows import OwnerRows
 from service.adapters.store_records import (
     OwnerLocks,
@@ -376,8 +376,12 @@ class MemoryVectors:
     async def put(self, waiting: WaitingRows, model: str, vectors: Mapping[str, bytes]) -> None:
         """Store the vectors of rows that were taken, by id; rows deleted meanwhile get none."""
         owner = self._history.owner(waiting.owner_key)
-        stored = vectors.keys() & owner.stored.keys()
-        owner.vectors |= {row_id: (model, vectors[row_id]) for row_id in stored}
+        for row in waiting.rows:
+            row_id, text = str(row["id"]), read_content(row["content"])
+            stored = owner.stored.get(row_id)
+            # a deleted row's id may have another text by now
+            if row_id in vectors and stored and stored.record.searched == text:
+                owner.vectors[row_id] = (model, vectors[row_id])
 
     async def read(self, owner_key: str, model: str, ids: Sequence[str]) -> Mapping[str, bytes]:
         """Return the vectors of a model that the owner's rows with these ids have, by id."""

@@ -7,11 +7,10 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from formatters.rows import fix_surrogates
+from formatters.rows import fix_surrogates, read_content
 from service.adapters.sql.engine import Database
 from service.adapters.sql.queries import (
     LIMIT,
-    WITH_IDS,
     execute_by_ids,
     from_key,
     key,
@@ -114,7 +113,6 @@ _CLOSE: Final = (
     .where(owned(vector_queue), ~_waiting(_QUEUED.sequence).correlate(vector_queue).exists())
     .values(due=sa.null(), sequence=_LAST_STORED)
 )
-_STORED: Final = sa.select(messages.c.id).where(WITH_IDS)
 _NEW: Final = insert(vectors)
 _REPLACE: Final = _NEW.on_conflict_do_update(
     index_elements=vectors.primary_key,
@@ -233,15 +231,18 @@ class SqlVectors:
         """Store the vectors of rows that were taken, by id; rows deleted meanwhile get none."""
         owner = owner_of(waiting.owner_key)
         by_key = {key(row_id): packed for row_id, packed in vectors.items()}
+        texts = {key(str(row["id"])): read_content(row["content"]) for row in waiting.rows}
         done = {"in_owner": owner, "claim": waiting.claim, "last": waiting.last}
 
         async def store(connection: AsyncConnection) -> None:
             if not await lock_owner(connection, owner):
                 return
-            stored = await execute_by_ids(connection, _STORED, owner, list(by_key))
+            bodies = await read_bodies(connection, owner, list(by_key))
             rows = [
-                {"owner_key": owner, "id": row.id, "model": model, "vector": by_key[row.id]}
-                for row in stored
+                {"owner_key": owner, "id": row_id, "model": model, "vector": by_key[row_id]}
+                for row_id, body in bodies.items()
+                # a deleted row's id may have another text by now
+                if read_content(json.loads(body)["content"]) == texts[row_id]
             ]
             if rows:
                 await connection.execute(_REPLACE, rows)

@@ -44,13 +44,17 @@ def test_an_owner_has_the_shard_that_any_language_computes() -> None:
     assert shard_of("Zoë", 64) == zlib.crc32("Zoë".encode()) % 64
 
 
-@pytest.mark.parametrize(("value", "count"), [(None, 1), (b"1", 1), (b"0" * 5000 + b"7", 7), (b"64", 64)])
+@pytest.mark.parametrize(
+    ("value", "count"), [(None, 1), (b"1", 1), (b"0" * 5000 + b"7", 7), (b"64", 64)]
+)
 def test_their_number_is_a_decimal(value: bytes | None, count: int) -> None:
     """Without the key there is one."""
     assert parse_count(value) == count
 
 
-@pytest.mark.parametrize("value", [b"", b"0", b"65", b"-1", b"1.5", b"0x2", b"\xb2", b"00065", b"9" * 5000])
+@pytest.mark.parametrize(
+    "value", [b"", b"0", b"65", b"-1", b"1.5", b"0x2", b"\xb2", b"00065", b"9" * 5000]
+)
 def test_other_numbers_are_refused(value: bytes) -> None:
     """With what is there, though not all of it."""
     with pytest.raises(ConfigError, match="no number from 1 to 64") as refused:
