@@ -200,6 +200,15 @@ async def test_another_text_under_the_id_gets_a_vector_of_its_own(
     assert await stage.taken() == ("o", "a")
 
 
+async def test_an_owner_whose_rows_get_no_vector_holds_up_no_other(stage: Stage) -> None:
+    """As if an embedder refuses them."""
+    await stage.append("o", "a")
+    await stage.append("p", "b")
+    taken = {names(await stage.vectors.take("m", 9)) for _ in range(2)}
+
+    assert taken == {"a", "b"}
+
+
 async def test_rows_of_a_process_that_dies_are_taken_again(stage: Stage) -> None:
     """After a minute; until then other processes take other owners."""
     if stage.vectors.is_local:

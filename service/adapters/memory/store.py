@@ -369,6 +369,7 @@ class MemoryVectors:
         changed = self._history.changed
         for name in [*changed] if owner_key is None else changed.keys() & {owner_key}:
             if waiting := self._history.owner(name).without_vector(model)[:limit]:
+                changed[name] = changed.pop(name)  # others are next, also if this one fails
                 return WaitingRows(name, [json.loads(row.record.body) for row in waiting])
             changed.pop(name)
         return None
