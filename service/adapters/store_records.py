@@ -240,7 +240,9 @@ def _plain(value: object) -> object:
     raise TypeError(f"{type(value).__name__} is no JSON value")
 
 
-_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_plain)
+_ENCODER: Final = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain
+)
 
 
 def _conversation(value: object, pointer: str) -> str | None:

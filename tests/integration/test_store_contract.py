@@ -1,6 +1,7 @@
 """What every store promises, asked of each adapter."""
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta, timezone
 from typing import cast
@@ -180,6 +181,8 @@ async def test_a_callers_row_is_not_shared(stores: Stores) -> None:
         (row("a", conversation_id=5), "/1/conversation_id"),
         (row("a", at(1), object()), "/1"),
         (row("a", at(1), metadata={(1, 2): "tuple"}), "/1"),
+        (row("a", at(1), metadata={"score": [math.nan]}), "/1"),
+        (row("a", at(1), metadata={"score": -math.inf}), "/1"),
     ],
 )
 async def test_a_bad_row_is_refused_with_its_place(
