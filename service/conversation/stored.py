@@ -133,7 +133,8 @@ class Conversation:
         now = datetime.now(UTC)
         rows = list(self.manager.rows(self.conversation_id))
         for index, row in enumerate(rows):
-            id_ = str(row.get("id") or f"msg_{uuid4().hex}")
+            given = row.get("id")
+            id_ = f"msg_{uuid4().hex}" if given in (None, "") else str(given)
             if not (is_summary(row) or id_ in self._known or id_ in self._pending):
                 rows[index] = self._pending[id_] = to_stored(row, id_, now)
         self.manager.replace_rows(rows, self.conversation_id)

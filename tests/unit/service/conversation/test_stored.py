@@ -156,6 +156,20 @@ async def test_a_message_that_brings_an_id_is_stored_under_it() -> None:
     assert [each["id"] for each in (await store.recent("ann", "c1")).rows] == ["mine"]
 
 
+async def test_a_message_with_the_id_0_keeps_it() -> None:
+    """Other stores number their messages; an empty id is none."""
+    store = Flaky()
+    conversation = talk(store)
+    for id_ in (0, ""):
+        message = {"id": id_, "role": "user", "content": "a"}
+        conversation.manager.add_message_dict(message, "c1")
+    await conversation.flush()
+
+    made, first = [each["id"] for each in (await store.recent("ann", "c1")).rows]
+    assert first == "0"
+    assert str(made).startswith("msg_")
+
+
 async def test_only_the_newest_rows_are_taken_in() -> None:
     """Of a long history."""
     store = Flaky()

@@ -37,7 +37,9 @@ class PlainHistory:
 
     def append(self, batch: list[Row]) -> int:
         """Add rows that are new by their id; returns how many were."""
+        times = (datetime.fromisoformat(str(row["timestamp"])) for row in batch if row["timestamp"])
         before = max((when for when, _ in self.rows), default=RECEIPT)
+        before = min(before, next(times, before))
         known = {row["id"] for _, row in self.rows}
         seen: set[object] = set()
         new = 0
