@@ -60,8 +60,8 @@ unit: $(READY) ## Run the tests that do no I/O
 	$(BIN)/python -m pytest --numprocesses=$(CORES) tests/unit tests/laws
 
 .PHONY: laws
-laws: $(READY) ## Test the laws on 2,000 examples each, as CI does
-	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest --numprocesses=$(CORES) -m hypothesis tests/laws
+laws: $(READY) ## Test the laws on 2,000 examples each, as CI does, or on EXAMPLES
+	HYPOTHESIS_PROFILE=thorough EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest --numprocesses=$(CORES) -m hypothesis tests/laws
 
 .PHONY: check
 check: lint types secrets ## Run everything that reads the code without running it

@@ -22,7 +22,7 @@ settings.register_profile("quick", deadline=None, max_examples=10, derandomize="
 settings.register_profile(
     "thorough",
     parent=settings.get_profile("quick"),
-    max_examples=2_000,
+    max_examples=int(os.environ.get("EXAMPLES") or 2_000),
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
