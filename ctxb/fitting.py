@@ -202,6 +202,8 @@ def _read_strategy(strategy: object, question: str | None) -> Strategy:
         raise TypeError(f"{type(strategy).__name__} has a method for lists: call its compact()")
     if isinstance(strategy, Relevance):
         return replace(strategy, rank=ranker)
+    if isinstance(strategy, type):
+        raise TypeError(f"strategy has to be an object, not a class: {strategy.__name__}()")
     if hasattr(strategy, "fit"):
         return strategy  # type: ignore[return-value] # what has `fit` is a strategy of the engine
     return read_strategy(strategy, {**RANKING_STRATEGIES, relevance.name: relevance})

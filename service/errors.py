@@ -177,11 +177,14 @@ MAX_COMPARED: Final = 64
 
 _REPR: Final = Repr()
 _REPR.maxstring = _REPR.maxother = 80
+_REPR.maxlevel = 2
+#: Characters of a value that an error quotes: those of a text, with its quotes.
+SHOWN_CHARS: Final = 82
 
 
 def shown(value: object) -> str:
-    """Return an untrusted value as an error quotes it: at most some 80 characters of its repr."""
-    return _REPR.repr(value)
+    """Return an untrusted value as an error quotes it: the first 80 characters of its repr."""
+    return truncate(_REPR.repr(value), SHOWN_CHARS)
 
 
 def did_you_mean(

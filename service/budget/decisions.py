@@ -111,8 +111,12 @@ class Decision(NamedTuple):
     def detail(self) -> str:
         """Return the reason as a sentence."""
         size = f" ({self.tokens} tokens)" if self.tokens is not None else ""
-        reason = REASONS.get(self.reason, "its strategy gives this reason")
-        return f"{self.outcome.replace('_', ' ')}{size}: {reason}"
+        return f"{self.outcome.replace('_', ' ')}{size}: {explain_reason(self.reason)}"
+
+
+def explain_reason(reason: str) -> str:
+    """Return a reason as a sentence; a strategy of others has codes of its own."""
+    return REASONS.get(reason) or f"its strategy gives the reason {reason}"
 
 
 def tally(decisions: Iterable[Decision]) -> Counter[str]:

@@ -17,6 +17,8 @@ from service.wire.validation import explain_misnamed_content
 MAX_IDS: Final = 5
 #: Rows of a request without content that are looked at for what they have instead.
 MAX_WITHOUT: Final = 100
+#: The newest rows whose times are looked at.
+MAX_TIMED: Final = 1_000
 #: How far the clocks of a request's sender and of its rows may differ.
 CLOCK_SKEW: Final = timedelta(minutes=5)
 
@@ -26,6 +28,10 @@ _SYSTEM_ROLES: Final = HIDDEN_ROLES - {"command"}
 #: The keys that are read of a row, and of its metadata.
 _EXTRA_KEYS: Final = ("tool_calls", "tool_call_id", "name", "provider_parts")
 _ROW_KEYS: Final = ("id", "role", "content", "timestamp", "metadata", "run_id", *_EXTRA_KEYS)
+#: Keys at which other programs have the time of a message.
+_OTHER_TIMES: Final = frozenset({"created_at", "createdAt", "datetime", "date", "time", "ts"})
+_READ_KEYS: Final = frozenset(_ROW_KEYS)
+_READ_EXTRA: Final = frozenset(_EXTRA_KEYS)
 
 
 def past_warnings(past: Sequence[Row], pointer: str, now: datetime) -> Iterator[WarningRecord]:
@@ -40,24 +46,41 @@ def past_warnings(past: Sequence[Row], pointer: str, now: datetime) -> Iterator[
 
 def _misnamed_keys(past: Sequence[Row], pointer: str) -> Iterator[WarningRecord]:
     """Warn of keys that look like those that are read; all others are the sender's own."""
-    places: dict[tuple[str, str], tuple[int, Row]] = {}
+    known: set[tuple[str, str]] = set()
+    for index, place, given in _with_other_keys(past):
+        names = _EXTRA_KEYS if place else _ROW_KEYS
+        missing = [name for name in names if name not in given]
+        for key in islice((str(key) for key in given if key not in names), MAX_COMPARED):
+            if len(known) == MAX_COMPARED:
+                return
+            meant = "" if (place, key) in known else _meant(key, missing)
+            known.add((place, key))
+            if meant:
+                at = f"{pointer}/{index}{place}/{escape_key(key)}"
+                yield WarningRecord(code="unknown_key", pointer=at, detail=f"is ignored{meant}")
+
+
+def _with_other_keys(past: Sequence[Row]) -> Iterator[tuple[int, str, Row]]:
+    """Yield rows and their metadata, with index and place, that have a key that isn't read."""
     for index, row in enumerate(past):
-        if not explain_misnamed_content(row):
-            for place, given in (("", row), ("/metadata", as_mapping(row.get("metadata")))):
-                for key in given:
-                    places.setdefault((place, str(key)), (index, given))
-    for (place, key), (index, given) in islice(places.items(), MAX_COMPARED):
-        known = _EXTRA_KEYS if place else _ROW_KEYS
-        missing = [name for name in known if name not in given]
-        meant = did_you_mean(key, missing, cutoff=SIMILAR_KEY) if len(key) >= LEAST_KEY else ""
-        if meant and key not in known:
-            at = f"{pointer}/{index}{place}/{escape_key(key)}"
-            yield WarningRecord(code="unknown_key", pointer=at, detail=f"is ignored{meant}")
+        if not row.keys() <= _READ_KEYS and not explain_misnamed_content(row):
+            yield index, "", row
+        metadata = as_mapping(row.get("metadata"))
+        if not metadata.keys() <= _READ_EXTRA:
+            yield index, "/metadata", metadata
+
+
+def _meant(key: str, missing: Sequence[str]) -> str:
+    if key in _OTHER_TIMES and "timestamp" in missing:
+        return "; did you mean timestamp?"
+    return did_you_mean(key, missing, cutoff=SIMILAR_KEY) if len(key) >= LEAST_KEY else ""
 
 
 def _odd_times(past: Sequence[Row], pointer: str, now: datetime) -> Iterator[WarningRecord]:
     """Warn of times that can't be read, that move rows, or that are later than the input's."""
-    given = {i: row["timestamp"] for i, row in enumerate(past) if row.get("timestamp") is not None}
+    start = max(len(past) - MAX_TIMED, 0)
+    newest = enumerate(past[start:], start)
+    given = {i: row["timestamp"] for i, row in newest if row.get("timestamp") is not None}
     read = {index: parse_timestamp(value) for index, value in given.items()}
     times = {index: time for index, time in read.items() if time}
     latest = accumulate(times.values(), max)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import dropwhile
 from time import monotonic
 from typing import Final, TypeVar
 
@@ -317,6 +318,13 @@ class Gathering:
             )
             place = f"{pointer}/{len(past) - 1}"
             yield WarningRecord(code="input_repeated", pointer=place, detail=detail)
+        answered = dropwhile(lambda m: m.role is not Role.AI or m.tool_calls, run)
+        if Role.HUMAN in [message.role for message in answered]:
+            detail = (
+                "a user's message follows an answer, but the first message is the current input;"
+                " earlier messages belong into past of context"
+            )
+            yield WarningRecord(code="past_in_run", pointer="/content/history", detail=detail)
         if Role.OTHER in [message.role for message in (*history.messages, *run)]:
             yield from unknown_roles([row.get("role") for row in past], pointer)
             roles = [message.role for message in self.request.run.history]

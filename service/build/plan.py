@@ -13,9 +13,9 @@ from service.budget.groups import Strategy
 from service.budget.limits import ModelLimits, Models, longest_known_prefix, lookup
 from service.budget.strategy_names import UnknownStrategyError, read_strategy
 from service.config.settings import BudgetSettings, ModelLimit, Settings
-from service.errors import InvalidRequestError, Problem, shown
+from service.errors import InvalidRequestError, Problem, did_you_mean, shown
 from service.ports.stores import STORED_CHARS
-from service.wire.request import BuildRequest, RunMetadata
+from service.wire.request import BuildRequest
 from service.wire.response import WarningRecord
 
 #: Limit of the unknown keys that warnings list.
@@ -121,8 +121,9 @@ def make_plan(
         budget.max_tokens if options.max_tokens is None else options.max_tokens,
         budget.reserve_tokens if options.reserve_tokens is None else options.reserve_tokens,
         pointer=f"{pointer}/reserve_tokens",
+        meant="" if limits or model is None else did_you_mean(model, _entries(models, budget)),
     )
-    now, west, time_warnings = _local_time(request.run.metadata, received_at)
+    now, west, time_warnings = _local_time(request, received_at)
     zone = options.memory_timezone or settings.memory.timezone
     has_limit = "memory_limit" in options.model_fields_set
     strategy = budget.strategy if options.strategy is None else options.strategy
@@ -210,10 +211,12 @@ def compute_window(
     max_tokens: int | None,
     reserve: int | None,
     pointer: str = "",
+    meant: str = "",
 ) -> Window:
     """Return the window of a model with these ``limits`` (None if unknown).
 
-    ``pointer`` is the place of the reserve in a request, empty if only the settings have one.
+    ``pointer`` is the place of the reserve in a request, empty if only the settings have one, and
+    ``meant`` suggests a known model for an unknown one.
 
     Raises:
         InvalidRequestError: The reserve leaves nothing.
@@ -225,7 +228,7 @@ def compute_window(
     elif known is None:
         limit = max_tokens or UNKNOWN_MODEL_LIMIT
         if model is not None:
-            detail = f"the limit of {shown(model)} is not known; {limit} tokens are assumed"
+            detail = f"the limit of {shown(model)} is not known; {limit} tokens are assumed{meant}"
             warnings.append(_warning("unknown_model", detail))
     else:
         limit = min(max_tokens or known, known)
@@ -267,18 +270,22 @@ def _identity(request: BuildRequest, settings: Settings) -> str | None:
 
 
 def _local_time(
-    client: RunMetadata, received_at: datetime
+    request: BuildRequest, received_at: datetime
 ) -> tuple[datetime, int, tuple[WarningRecord, ...]]:
     """Return the request's local time, the zone in minutes west of UTC, and warnings."""
+    client, holder = request.run.metadata, request.options_pointer.removesuffix("/context")
+    start = f"{holder}/client_" if holder.endswith("/metadata") else f"{holder}/"
     warnings: list[WarningRecord] = []
-    sent_at = parse_timestamp(client.client_timestamp_utc)
-    west = parse_minutes_west(client.client_timezone_offset)
-    if sent_at is None and client.client_timestamp_utc not in (None, ""):
+    sent_at = parse_timestamp(given := client.client_timestamp_utc)
+    west = parse_minutes_west(offset := client.client_timezone_offset)
+    if sent_at is None and given not in (None, ""):
         west = UTC_OFFSET
-        warnings.append(_warning("unreadable_timestamp", "the time of receipt, in UTC, is shown"))
+        detail = f"can't read {shown(given)}; write ISO 8601; the time of receipt, in UTC, is shown"
+        warnings.append(_warning("unreadable_timestamp", detail, f"{start}timestamp_utc"))
     if west is None:
         west = UTC_OFFSET
-        warnings.append(_warning("unreadable_offset", "the time is shown in UTC"))
+        detail = f"can't read {shown(offset)}; write minutes west of UTC; the time is shown in UTC"
+        warnings.append(_warning("unreadable_offset", detail, f"{start}timezone_offset"))
     return to_local_time(sent_at or received_at, west), west, tuple(warnings)
 
 

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, Validati
 from formatters.model import Role, Row, ToolCall
 from formatters.native import CHAT_ROLES
 from formatters.rows import read_role, read_rows, truncate
+from formatters.times import parse_timestamp
 from service.cli.output import printable
 from service.errors import InvalidRequestError
 from service.wire.history_row import check_time
@@ -28,7 +29,7 @@ INSTRUCTIONS: Final = ("system", "developer")
 MAX_PROBLEMS: Final = 20
 
 #: Keys of OpenAI messages that become metadata of a row.
-_METADATA_KEYS: Final = ("tool_calls", "tool_call_id", "name", "provider_parts")
+_METADATA_KEYS: Final = ("tool_calls", "tool_call_id", "name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +197,8 @@ def _checked_row(
     if owner_key is not None and given.get("owner_key") not in (None, owner_key):
         raise _unusable("owner_key", given)
     timed = _with_time(given)
+    if given.get("timestamp") is None and parse_timestamp(timed.get("timestamp")) is None:
+        timed.pop("timestamp", None)  # created_at is a key of the sender's own
     try:
         row = _Row.model_validate(timed).model_dump()
     except ValidationError as error:

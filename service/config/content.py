@@ -149,10 +149,9 @@ def _check_api_key(value: SecretStr | None, info: ValidationInfo) -> SecretStr |
 
 
 def _require_kind(section: AnySection) -> AnySection:
-    given = section.model_dump(include={"model", "base_url", "api_key"}, exclude_none=True)
-    if given and "kind" not in section.model_fields_set:
+    if "model" in section.model_fields_set and "kind" not in section.model_fields_set:
         default = type(section).model_fields["kind"].default
-        raise ValueError(f"kind is missing: openai uses {', '.join(given)}, {default} doesn't")
+        raise ValueError(f"kind is missing: openai uses model, {default} doesn't")
     return section
 
 

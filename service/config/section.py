@@ -19,10 +19,10 @@ from pydantic import (
 
 
 def refuse_switch(value: object) -> object:
-    """Raise `ValueError` for a boolean in place of a number: pydantic reads it as 1 or 0."""
-    if isinstance(value, bool):
-        message = "must be a number; YAML reads yes, no, on and off as true and false"
-        raise ValueError(message)  # noqa: TRY004 - pydantic reports no TypeError
+    """Raise `ValueError` for true in place of a number, which pydantic reads as 1; false is 0."""
+    if value is True:
+        message = "must be a number; YAML reads yes and on as true"
+        raise ValueError(message)
     return value
 
 

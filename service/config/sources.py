@@ -93,9 +93,8 @@ def yaml_layer(path: Path, variables: Mapping[str, str]) -> Layer:
     """Return the layer of a YAML file.
 
     In values, ``${NAME}`` is replaced by a variable, ``${NAME:-default}`` by the default if the
-    variable is unset or empty, which is a problem otherwise, and ``$$`` by a dollar sign. Raises
-    `ConfigError` if the file can't be read or isn't YAML; what is wrong with single values is in
-    the layer's problems.
+    variable is unset or empty, and ``$$`` by a dollar sign. Raises `ConfigError` if the file can't
+    be read or isn't YAML; what is wrong with single values is in the layer's problems.
     """
     reader = _YamlReader(str(path), variables)
     try:
@@ -184,7 +183,6 @@ class _YamlReader:
         value = self._variables.get(reference["name"])
         if reference["default"] is not None:
             return value or reference["default"]
-        if not value:
-            name, problem = reference["name"], "not set" if value is None else "empty"
-            raise ValueError(f"the variable {name} is {problem}; ${{{name}:-}} allows that")
+        if value is None:
+            raise ValueError(f"the variable {reference['name']} is not set")
         return value

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from formatters.model import Count, Role, Row
 from formatters.repair.sequence import repair
-from service.budget.decisions import REASONS, Outcome
+from service.budget.decisions import Outcome, explain_reason
 from service.budget.groups import Fit, Group, Strategy, cost
 from service.conversation.checks import check_message
 from service.conversation.sending import message_tokens
@@ -43,7 +43,7 @@ class MessageDecision(NamedTuple):
     @property
     def detail(self) -> str:
         """Return the reason as a sentence."""
-        return REASONS.get(self.reason, "its strategy gives this reason")
+        return explain_reason(self.reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +121,14 @@ def _clear_beside_text(groups: list[Group], room: int) -> list[Group]:
     """
     excess = _excess(groups, room) if groups else 0
     for at, group in enumerate(groups[:-1]):
-        for id_, saved in group.savings.items() if group.pinned and excess > 0 else ():
-            if excess > 0 and saved > 0:
-                groups[at] = groups[at].without_results((id_,))
+        cleared = []
+        for id_ in group.savings if group.pinned else ():
+            if excess <= 0:
+                break
+            if (saved := group.savings[id_]) > 0:
+                cleared.append(id_)
                 excess -= saved
+        groups[at] = group.without_results(cleared)
     return groups
 
 

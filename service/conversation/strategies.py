@@ -380,6 +380,9 @@ def _fit(strategy: Strategy, groups: Sequence[Group], budget: int) -> Fit:
 def fit_pinned(strategy: Strategy, groups: Sequence[Group], budget: int) -> Fit:
     """Return what a strategy keeps, always with the pinned groups: the user's newest message."""
     fit = strategy.fit(groups, budget)
+    if not isinstance(fit, Fit):
+        name, found = type(strategy).__name__, type(fit).__name__
+        raise TypeError(f"{name}.fit has to return what make_fit makes, not {found}")
     pinned = [group for group in groups if group.pinned]
     kept = {group.index for group in fit.kept}
     if all(group.index in kept for group in pinned):

@@ -279,9 +279,9 @@ class Item(NamedTuple):
 
     def with_messages(self, messages: tuple[Message, ...]) -> "Item":
         """Return it with these of its messages, in their current state; results in its order."""
-        place = [message.id for message in self.messages].index
+        places = {message.id: place for place, message in enumerate(self.messages)}
         runs = groupby(messages, key=attrgetter("role"))
-        messages = tuple(m for _, run in runs for m in sorted(run, key=lambda m: place(m.id)))
+        messages = tuple(m for _, run in runs for m in sorted(run, key=lambda m: places[m.id]))
         if messages == self.messages:
             return self
         by_id = attrgetter("id")
@@ -330,10 +330,14 @@ class _Savings(Mapping[str, int]):
     def __init__(self, items: Iterable[Item], row_cost: RowCost) -> None:
         self._row_cost = row_cost
         self._items = {m.id: item for item in items for m in item.messages if can_be_cleared(m)}
+        self._known: dict[str, int] = {}
 
     def __getitem__(self, id_: str) -> int:
-        item = self._items[id_]
-        return self._row_cost(item.row) - self._row_cost(item.clear_results((id_,)).row)
+        if id_ not in self._known:
+            item = self._items[id_]
+            cleared = self._row_cost(item.clear_results((id_,)).row)
+            self._known[id_] = self._row_cost(item.row) - cleared
+        return self._known[id_]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._items)

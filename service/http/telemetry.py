@@ -46,7 +46,8 @@ class Observed:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request. Its time is that until the response begins, since some never end."""
         method = scope["method"] if scope["method"] in METHODS else OTHER
-        began, status, is_read = perf_counter(), "", False
+        headers, began, status = Headers(scope=scope), perf_counter(), ""
+        is_read = not {"content-length", "transfer-encoding"}.intersection(headers)
 
         def count(result: str) -> None:
             nonlocal status
@@ -68,7 +69,6 @@ class Observed:
                 _set_response(scope, method, message["status"])
             await send(message)
 
-        headers = Headers(scope=scope)
         trace = [",".join(headers.getlist(key)) or None for key in ("traceparent", "tracestate")]
         with self._span(method, *trace):
             try:

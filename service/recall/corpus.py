@@ -59,9 +59,13 @@ COST_POWER: Final = 0.15
 Values = Sequence[float]
 
 
+#: Passages from which on numpy is faster.
+MANY_PASSAGES: Final = 200
+
+
 @cache
 def has_numpy() -> bool:
-    """Return whether numpy is installed, which computes the same faster."""
+    """Return whether numpy is installed, which computes the same."""
     return find_spec("numpy") is not None
 
 
@@ -87,7 +91,7 @@ class Sessions:
         """
         ranges = self.ranges.get(reach, (array("L"), array("L")))
         if len(ranges[0]) < len(self.middles):
-            if has_numpy():
+            if len(self.middles) >= MANY_PASSAGES and has_numpy():
                 from service.recall.arrays import find_ranges  # noqa: PLC0415 - loads numpy
 
                 ranges = find_ranges(self.middles, reach)
@@ -102,7 +106,7 @@ class Sessions:
         The sum of score * (1 - distance / reach) is computed from the running sums of the scores
         and of score * middle.
         """
-        if has_numpy():
+        if len(self.middles) >= MANY_PASSAGES and has_numpy():
             from service.recall.arrays import add_around  # noqa: PLC0415 - loads numpy
 
             ranges = [(reach, self.within(reach)) for reach in reaches]

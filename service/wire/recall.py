@@ -18,7 +18,13 @@ from pydantic import (
 )
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
-from service.errors import ContextBuilderError, Problem, escape_key
+from service.errors import (
+    ContextBuilderError,
+    InvalidRequestError,
+    Problem,
+    did_you_mean,
+    escape_key,
+)
 from service.wire.payload import MAX_BYTES, MAX_ID, canonical_json, derive_id, fingerprint
 from service.wire.protocol import SCHEMA_VERSION, Topics
 from service.wire.request import (
@@ -37,7 +43,7 @@ from service.wire.response import (
     error_response,
     response_head,
 )
-from service.wire.validation import RECALL_MODES, check_version, invalid_errors
+from service.wire.validation import RECALL_MODES, check_version, invalid_errors, is_build
 
 #: Limits of a recall's content: characters of a query and of a text, ids, messages on either
 #: side of one, and pages.
@@ -123,9 +129,9 @@ class RecallContent(Tolerant, extra="allow", strict=True):
     @model_validator(mode="after")
     def _has_one_mode(self) -> Self:
         if sum(getattr(self, mode) is not None for mode in RECALL_MODES) != 1:
-            raise ValueError(f"needs exactly one of {', '.join(RECALL_MODES)}")
-        if {"current_input", "history"} & (self.model_extra or {}).keys():
-            raise ValueError("current_input and history belong to a request for a context")
+            slips = (did_you_mean(key, RECALL_MODES) for key in self.model_extra or ())
+            meant = next(filter(None, slips), "")
+            raise ValueError(f"needs exactly one of {', '.join(RECALL_MODES)}{meant}")
         if self.lines is not None and len(self.ids or ()) != 1:
             raise ValueError("lines need a single id in ids")
         return self
@@ -151,6 +157,10 @@ class RecallRequest(RequestFields):
             if not isinstance(data, dict):
                 return handler(data)
             check_version(data)
+            if is_build(data.get("content")):
+                # of the whole request: its content may be valid on the other topic
+                detail = f"is no recall; send it to {Topics.CONTEXT_BUILD_REQUEST}"
+                raise InvalidRequestError(f"the request {detail}", [Problem("", detail)])
             receipt = {
                 "id": data.get("id") or derive_id(canonical_json(data)),
                 "fingerprint": context.get("fingerprint") or fingerprint(data),
@@ -179,11 +189,8 @@ def decode_recall(
     try:
         return decode_as(lambda _: validate, payload, received_at=received_at, max_bytes=max_bytes)
     except RejectedError as rejected:
-        error, envelope = rejected.error, rejected.envelope
-        if envelope and envelope.kind == "build":  # on that topic, the content may be valid
-            topic = Problem("", f"is no recall; send it to {Topics.CONTEXT_BUILD_REQUEST}")
-            error = type(error)(error.detail, [*error.problems, topic])
-        raise RejectedError(error, envelope and replace(envelope, kind="recall")) from error
+        envelope = rejected.envelope and replace(rejected.envelope, kind="recall")
+        raise RejectedError(rejected.error, envelope) from rejected.error
 
 
 class RecalledMessage(BaseModel, frozen=True):

@@ -61,7 +61,12 @@ def is_recall(content: object) -> bool:
     """Return whether a content requests earlier messages, not a context."""
     if not isinstance(content, dict) or RECALL_KEYS.isdisjoint(content):
         return False
-    return not _given({"current_input", "history"}, content)
+    return not is_build(content)
+
+
+def is_build(content: object) -> bool:
+    """Return whether a content has an input to build a context for."""
+    return isinstance(content, dict) and bool(_given(("current_input", "history"), content))
 
 
 def _given(keys: Iterable[str], content: Mapping[str, object]) -> list[str]:
@@ -102,11 +107,16 @@ def check_consistency(request: Mapping[str, object]) -> None:
     content = request.get("content")
     run = content if isinstance(content, dict) else {}
     mixed = sorted(_given(SHORT_KEYS, run)) if _given(RUN_KEYS, run) else []
-    detail = "belongs to the short form; this content is a run"
+    detail = (
+        "belongs to the short form, but history makes this content a run: move earlier messages"
+        " from history to past of context, or this key into the run, whose first message is the"
+        " input, and whose metadata has all else"
+    )
     problems = [Problem(f"/content/{key}", detail) for key in mixed]
     problems += _contradictions(request)
     if problems:
-        raise InvalidRequestError("the request contradicts itself", problems)
+        first = f"{problems[0].pointer}: {problems[0].detail}"
+        raise InvalidRequestError(f"the request contradicts itself: {first}", problems)
 
 
 def check_input(content: object, role: str, pointer: str) -> None:
@@ -261,8 +271,13 @@ _OF_INPUT: Final = frozenset({"history", "current_input", "run", "short"})
 
 def _explain_slip(name: str, given: object) -> str:
     """Return the key that was written for a missing one, if it is there."""
+    beside = SHORT_KEYS.intersection(as_mapping(given)) if name == "content" else ()
+    if beside:
+        return f", and {min(beside)} belongs into it"
+    # without a key of either form, a content is a run, which has to have a history
+    names = (name, "current_input") if name == "history" else (name,)
     for key in map(str, islice(as_mapping(given), MAX_COMPARED)):
-        if did_you_mean(key, (name,), cutoff=0.8):
+        if did_you_mean(key, names, cutoff=0.8):
             return f", but the key is {shown(key)}"
     return ""
 

@@ -5,18 +5,19 @@ import uuid
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
 import structlog
 from pydantic import Field, TypeAdapter, ValidationError
 
-from formatters.rows import fix_surrogates
 from service.errors import CLASSES, BusError, ContextBuilderError, InvalidRequestError, Problem
 from service.observe.tracing import current_span, find_tracer, record_failure
 from service.ports.bus import Bus
-from service.wire.payload import MAX_BYTES, write_json
+from service.wire.payload import write_json
 from service.wire.protocol import Topics
 from service.wire.recall import RecallResponse, RecallSuccess
+from service.wire.request import RejectedError, decode_again, read_envelope
 from service.wire.response import BuildResponse, BuildSuccess, ErrorBody
 from service.worker.spans import BusSpans
 
@@ -51,12 +52,12 @@ class ContextClient:
         *,
         timeout_seconds: float = 15.0,
         spans: BusSpans | None = None,
-        max_bytes: int = MAX_BYTES,
+        max_bytes: int | None = None,
     ) -> None:
         """Create a client whose responses arrive on the channel ``reply_to``.
 
-        ``spans`` defaults to those of the process's provider, ``max_bytes`` to the default of
-        `bus.max_payload_bytes`.
+        ``spans`` defaults to those of the process's provider. With ``max_bytes``, larger requests
+        are refused: the `bus.max_payload_bytes` of the workers.
         """
         self._bus = bus
         self._spans = spans or BusSpans(find_tracer())
@@ -142,7 +143,8 @@ class ContextClient:
         seconds = timeout_seconds or self._timeout_seconds
         sent = self._addressed(request, seconds)
         waiting: asyncio.Future[AnyResponse] = asyncio.get_running_loop().create_future()
-        key = (fix_surrogates(str(sent.get("owner_key"))), fix_surrogates(str(sent["id"])))
+        _check_identity(sent)
+        key = (str(sent["owner_key"]), str(sent["id"]))
         # several callers may wait for one id, and one of them may give up
         self._waiting[key].add(waiting)
         try:
@@ -151,7 +153,9 @@ class ContextClient:
                     await self._put(write_json(self._spans.with_trace_headers(sent)), via)
                 return await waiting
         except TimeoutError as error:
-            raise NoAnswerError(f"no response to {sent['id']} within {seconds:g} s") from error
+            raise NoAnswerError(
+                f"no response to {sent['id']} within {seconds:g} s; is a worker running?"
+            ) from error
         finally:
             self._waiting[key].discard(waiting)
             if not self._waiting[key]:
@@ -192,7 +196,9 @@ class ContextClient:
         return {**request, "id": message_id, "metadata": metadata}
 
     async def _put(self, payload: bytes, via: str) -> None:
-        if len(payload) > self._max_bytes:  # workers could not even read whom to answer
+        if (
+            self._max_bytes and len(payload) > self._max_bytes
+        ):  # workers could not even read whom to answer
             raise InvalidRequestError(
                 f"the request has {len(payload)} bytes with its id and reply address,"
                 f" {self._max_bytes} are allowed (bus.max_payload_bytes)"
@@ -203,6 +209,16 @@ class ContextClient:
             raise NoWorkerError("nobody listens on the request channel")
 
 
+def _check_identity(sent: dict[str, Any]) -> None:
+    """Raise what a worker would answer without its owner and id, so that no caller gets it."""
+    envelope = read_envelope(sent, b"")
+    if envelope is None or not envelope.identified:
+        try:
+            decode_again(sent, received_at=datetime.now(UTC))
+        except RejectedError as rejected:
+            raise rejected.error from rejected
+
+
 @asynccontextmanager
 async def open_client(
     bus: Bus,
@@ -210,7 +226,7 @@ async def open_client(
     reply_prefix: str = "context.reply.",
     timeout_seconds: float = 15.0,
     spans: BusSpans | None = None,
-    max_bytes: int = MAX_BYTES,
+    max_bytes: int | None = None,
 ) -> AsyncIterator[ContextClient]:
     """Open a client on a bus, subscribed to its channel.
 

@@ -42,8 +42,11 @@ ENTRY_BYTES: Final = 400
 CACHED_TEXT_CHARS: Final = 200_000
 
 
-#: The names of all tokenizers.
-NAMES: Final = (*PACKAGED, *ALIASES, HEURISTIC.name, SimpleTokenCounter.name)
+#: The names of all tokenizers; the last four are tiktoken's, in place of which estimates count.
+NAMES: Final = (
+    *(*PACKAGED, *ALIASES, HEURISTIC.name, SimpleTokenCounter.name),
+    *("gpt2", "r50k_base", "p50k_base", "p50k_edit"),
+)
 
 
 class TiktokenTokenizers:

@@ -90,7 +90,8 @@ class Relevance(Strategy):
         protected = [group for group in groups if group.pinned or group.index in recent]
         asked = _asked_before(groups)
         if asked and cost(asked) <= min(budget * ANSWER_SHARE, budget - cost(protected)):
-            protected = [group for group in groups if group in asked or group in protected]
+            kept = {group.index for group in (*asked, *protected)}
+            protected = [group for group in groups if group.index in kept]
         return fit_by_score(groups, _score(groups, self.rank), protected, budget)
 
 

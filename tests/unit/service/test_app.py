@@ -211,8 +211,8 @@ async def test_an_embedder_over_http_without_its_extra_is_refused(
     [
         ({"tokenizer": "o200k_bas*1.2"}, r"budget\.tokenizer: .* did you mean o200k_base\?"),
         (
-            {"model_limits": {"m": {"max_input": 9, "tokenizer": "p50k"}}},
-            r"budget\.model_limits\.m\.tokenizer: there is no 'p50k'; use one of o200k_base, ",
+            {"model_limits": {"m": {"max_input": 9, "tokenizer": "words"}}},
+            r"budget\.model_limits\.m\.tokenizer: there is no 'words'; use one of o200k_base, ",
         ),
     ],
 )

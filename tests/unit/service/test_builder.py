@@ -705,7 +705,9 @@ async def test_times_that_cannot_be_read_are_shown_in_utc_with_a_warning(
 
     assert "16:00:00+08:00" in block(good, "THIS_MOMENT")
     assert "08:00:00+00:00" in block(no_offset, "THIS_MOMENT")
-    assert [warning.code for warning in no_offset.warnings] == ["unreadable_offset"]
+    (warning,) = no_offset.warnings
+    assert (warning.code, warning.pointer) == ("unreadable_offset", "/content/timezone_offset")
+    assert "'x'; write minutes west of UTC" in warning.detail
     assert "08:00:00+00:00" in block(no_time, "THIS_MOMENT")
     assert [warning.code for warning in no_time.warnings] == ["unreadable_timestamp"]
     assert "16:00:00+08:00" in block(silent, "THIS_MOMENT")
@@ -877,6 +879,24 @@ async def test_rows_with_the_id_of_an_earlier_one_are_named(
     assert warning.detail == "rows left out: 2, as an earlier one has the same id: m1, m2"
     assert "boats" in str(content.messages)
     assert "roses" not in str(content.messages)
+
+
+@pytest.mark.parametrize("answered", [True, False])
+async def test_a_conversation_in_place_of_a_run_is_named(
+    make_builder: MakeBuilder, answered: bool
+) -> None:
+    """Its first message would be the input; a user may speak while tools are called."""
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    reply = {"content": "An animal."} if answered else {"content": "", "tool_calls": [call]}
+    messages = [
+        {"role": "user", "content": "What is a cat?"},
+        {"role": "assistant", **reply},
+        {"role": "user", "content": "And a dog?"},
+    ]
+    request = BuildRequest.model_validate({"owner_key": "o", "content": {"history": messages}})
+    warnings = success(await make_builder().build(request)).warnings
+
+    assert ("past_in_run" in [each.code for each in warnings]) is answered
 
 
 @pytest.mark.parametrize(

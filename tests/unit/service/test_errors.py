@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from scripts.reference.errors import section
-from service.errors import CLASSES, CODES, ContextBuilderError, escape_key
+from service.errors import CLASSES, CODES, SHOWN_CHARS, ContextBuilderError, escape_key, shown
 from service.http.error_responses import STATUSES
 from service.wire.documents import error_registry
 
@@ -59,7 +59,7 @@ def test_the_client_raises_an_error_of_its_own_for_each_code() -> None:
 
 def test_every_entry_says_when_and_what_to_do() -> None:
     """In sentences, on the page and in the file."""
-    shown = section()
+    page = section()
     listed = {each["code"]: each for each in error_registry()["errors"]}
 
     assert list(listed) == list(CODES)
@@ -69,7 +69,7 @@ def test_every_entry_says_when_and_what_to_do() -> None:
         assert known.when.endswith(".")
         assert known.remedy.endswith(".")
         for said in (f"### `{code}`", known.title, known.when, known.remedy):
-            assert said in shown
+            assert said in page
 
 
 def test_titles_do_not_need_docstrings() -> None:
@@ -86,3 +86,13 @@ def test_titles_do_not_need_docstrings() -> None:
 def test_pointers_escape_what_they_must() -> None:
     """RFC 6901: ~ becomes ~0 and / becomes ~1."""
     assert escape_key("a/b~c") == "a~1b~0c"
+
+
+def test_a_quoted_value_is_short() -> None:
+    """Whatever it is made of: it is a sender's."""
+    nested: object = ["x" * 999] * 9
+    for _ in range(9):
+        nested = [nested] * 9
+
+    values = ("x" * 999, nested, 10**99, {"a": nested})
+    assert all(len(shown(value)) <= SHOWN_CHARS for value in values)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from service.build.brought_rows import past_warnings
+from service.errors import MAX_COMPARED
 
 NOW = datetime(2025, 12, 10, 8, tzinfo=UTC)
 EARLY, LATE, ZONED = "2025-12-01T08:00:00Z", "2025-12-02T08:00:00Z", "2025-12-10T09:00:00+01:00"
@@ -21,6 +22,7 @@ def said(**more: Any) -> dict[str, Any]:
     [
         ([said(timestampp=EARLY)], "unknown_key", "0/timestampp", "; did you mean timestamp?"),
         ([said(toolCalls=[])], "unknown_key", "0/toolCalls", "; did you mean tool_calls?"),
+        ([said(ts=1)], "unknown_key", "0/ts", "; did you mean timestamp?"),
         (
             [{"role": "ai", "tool_calls": [{}], "contentt": "x"}],
             "unknown_key",
@@ -75,3 +77,11 @@ def test_what_is_no_slip_is_not_named() -> None:
 
     assert not [*past_warnings(rows, "/past", NOW)]
     assert not [*past_warnings(rows[:1], "/past", datetime.max.replace(tzinfo=UTC))]
+
+
+def test_only_some_keys_of_a_sender_are_looked_at() -> None:
+    """They are the sender's own, and may be many."""
+    own = said(**{f"own_{index}": 1 for index in range(MAX_COMPARED)})
+
+    assert not [*past_warnings([own, said(timestampp=EARLY)], "/past", NOW)]
+    assert [*past_warnings([said(own=1), said(timestampp=EARLY)], "/past", NOW)]

@@ -95,6 +95,12 @@ def test_times_are_read_in_every_form(form: Form, when: object, keys: tuple[str,
     assert found.rows[0]["timestamp"] == "2023-11-14T22:13:20+00:00"
 
 
+def test_a_created_at_of_another_kind_is_the_senders_own() -> None:
+    """Rows of JSONL may have any keys."""
+    found = read_history(_lines({"role": "user", "content": "a", "created_at": "12/10/2025"}))
+    assert [row["timestamp"] for row in found.rows] == [None]
+
+
 @pytest.mark.parametrize("form", ["jsonl", "openai"])
 @pytest.mark.parametrize("key", ["messages", "id", "run_id", "owner_key", "metadata", "created_at"])
 def test_a_key_with_null_counts_as_absent(form: Form, key: str) -> None:

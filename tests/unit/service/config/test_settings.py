@@ -53,7 +53,7 @@ Problems = Callable[..., list[str]]
         ({"log": {"level": "loud"}}, "log.level"),
         ({"worker": {"concurrency": True}}, "worker.concurrency: must be a number"),
         ({"gather": {"tools_timeout_seconds": True}}, "tools_timeout_seconds: must be a number"),
-        ({"memory": {"limit": False}}, "memory.limit: must be a number"),
+        ({"memory": {"limit": True}}, "memory.limit: must be a number"),
         ({"budget": {"estimate_factors": {"m": True}}}, "estimate_factors.m: must be a number"),
         ({"budget": {"estimate_factors": True}}, "estimate_factors: must hold keys and values"),
         ({"bux": {}}, "bux: unknown key; did you mean bus?"),

@@ -1,6 +1,5 @@
 """Metrics, logs and spans of requests over HTTP."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -135,11 +134,22 @@ async def test_a_caller_who_hangs_up_is_counted() -> None:
     assert noted.counted == ["GET other none"]
 
 
-async def test_a_caller_who_leaves_during_the_work_is_counted_as_one_without_an_answer() -> None:
-    """What was answered, nobody read."""
-    received: Iterator[Message] = iter(
-        [{"type": "http.request", "body": b"{}"}, {"type": "http.disconnect"}]
-    )
+LEFT: Message = {"type": "http.disconnect"}
+
+
+@pytest.mark.parametrize(
+    ("length", "messages", "status"),
+    [
+        (None, [LEFT], "none"),
+        (b"2", [{"type": "http.request", "body": b"{}"}, LEFT], "none"),
+        (b"9", [], "2xx"),
+    ],
+)
+async def test_a_caller_who_leaves_during_the_work_is_counted_as_one_without_an_answer(
+    length: bytes | None, messages: list[Message], status: str
+) -> None:
+    """What was answered, nobody read; a body that is not read is not asked for."""
+    received = iter(messages)
 
     async def receive() -> Message:
         return next(received)
@@ -148,14 +158,15 @@ async def test_a_caller_who_leaves_during_the_work_is_counted_as_one_without_an_
         """Send to nobody, as a server does."""
 
     async def work(request: Request) -> Response:
-        return Response(await request.body())
+        return Response(await request.body() if len(messages) > 1 else b"")
 
     noted = Noted()
     app = Starlette(routes=[Route("/v1/build", work, methods=["POST"])])
-    scope = {"type": "http", "method": "POST", "path": "/v1/build", "headers": []}
+    headers = [(b"content-length", length)] if length else []
+    scope = {"type": "http", "method": "POST", "path": "/v1/build", "headers": headers}
     await Observed(app=app, metrics=noted, tracer=None)(scope, receive, send)
 
-    assert noted.counted == ["POST /v1/build none"]
+    assert noted.counted == [f"POST /v1/build {status}"]
 
 
 async def test_without_a_tracer_nothing_is_begun() -> None:

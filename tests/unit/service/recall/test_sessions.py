@@ -67,7 +67,10 @@ def test_numpy_computes_the_same(sizes: list[int], scores: list[float], reach: f
     results = []
     for installed in (True, False):
         sessions = split_sessions([said(3 * each) for each in sizes], tokens)
-        with patch.object(corpus, "has_numpy", return_value=installed):
+        with (
+            patch.object(corpus, "MANY_PASSAGES", 0),
+            patch.object(corpus, "has_numpy", return_value=installed),
+        ):
             ranges = [list(ends) for ends in sessions.within(reach)]
             results.append((ranges, *sessions.near(scores[: len(sizes)], [reach])))
 

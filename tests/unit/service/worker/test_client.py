@@ -114,6 +114,17 @@ async def test_two_who_wait_for_one_id_both_get_the_response(
     assert first == second
 
 
+@pytest.mark.parametrize("wrong", [{"owner_key": None}, {"owner_key": 5}, {"id": 5}])
+async def test_a_request_that_cannot_be_answered_is_refused(
+    client: ContextClient, hub: MemoryHub, wrong: dict[str, object]
+) -> None:
+    """An answer has the owner and the id, by which its caller is found."""
+    with pytest.raises(InvalidRequestError, match=f"^/{next(iter(wrong))}: "):
+        await client.send({**REQUEST, **wrong})
+
+    assert not hub.streams
+
+
 async def test_the_topic_has_the_prefix_of_the_bus(hub: MemoryHub) -> None:
     """Two deployments on one server do not hear each other."""
     async with (

@@ -134,6 +134,13 @@ def test_a_short_question_stays_with_its_answer(
     assert (3 in [group.index for group in BY_WORD.fit(talk, 40).kept]) is kept
 
 
+def test_a_short_question_needs_room() -> None:
+    """Beside what is always kept."""
+    talk = [said(0, "Which one?", Role.AI, 4), said(1, "a boat", tokens=38)]
+
+    assert [group.index for group in BY_WORD.fit(talk, 40).kept] == [1]
+
+
 @pytest.mark.parametrize("budget", [0, 9, 25, 50])
 def test_without_a_ranker_the_newest_stay(budget: int) -> None:
     """The core has no ranker of its own; its strategy is then that of the oldest first."""
