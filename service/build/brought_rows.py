@@ -107,7 +107,7 @@ def _odd_times(past: Sequence[Row], pointer: str, now: datetime) -> Iterator[War
 
 def _foreign_shapes(past: Sequence[Row], pointer: str) -> Iterator[WarningRecord]:
     """Warn of rows of a request in a shape of Anthropic's or Gemini's API."""
-    found = {index: names for index, row in enumerate(past) if (names := _foreign_parts(row))}
+    found = {index: names for index, row in enumerate(past) if (names := foreign_parts(row))}
     if found:
         listed = ", ".join(sorted(set().union(*found.values())))
         detail = (
@@ -119,7 +119,7 @@ def _foreign_shapes(past: Sequence[Row], pointer: str) -> Iterator[WarningRecord
         yield WarningRecord(code="content_skipped", pointer=first, detail=detail)
 
 
-def _foreign_parts(row: Row) -> set[str]:
+def foreign_parts(row: Row) -> set[str]:
     """Return what a row has of a shape that isn't read: Gemini's parts, or types of blocks."""
     content = row.get("content")
     blocks = map(as_mapping, content if is_list(content) else ())

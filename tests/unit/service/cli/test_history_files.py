@@ -95,6 +95,15 @@ def test_times_are_read_in_every_form(form: Form, when: object, keys: tuple[str,
     assert found.rows[0]["timestamp"] == "2023-11-14T22:13:20+00:00"
 
 
+def test_calls_in_another_shape_are_not_lost_silently() -> None:
+    """A file of Anthropic's messages needs its calls rewritten; rows may hold what is not read."""
+    blocks = [{"type": "tool_use", "id": "c", "name": "f", "input": {}}]
+    message = {"role": "assistant", "content": blocks}
+    (problem,) = read_history(json.dumps([message]).encode()).problems
+    assert "blocks of type tool_use: not read; write calls as tool_calls" in problem
+    assert not read_history(_lines(message), "jsonl").problems
+
+
 def test_a_created_at_of_another_kind_is_the_senders_own() -> None:
     """Rows of JSONL may have any keys."""
     found = read_history(_lines({"role": "user", "content": "a", "created_at": "12/10/2025"}))

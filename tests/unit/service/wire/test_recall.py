@@ -150,6 +150,6 @@ def test_a_recall_that_is_a_request_for_a_context_is_refused(key: str) -> None:
 def test_a_slip_in_what_a_recall_needs_is_named() -> None:
     """It isn't taken for a request for a context."""
     with pytest.raises(RejectedError, match="grep; did you mean query") as caught:
-        decode_recall(json.dumps(raw({"querry": "a"})).encode())
+        decode_recall(json.dumps(raw({"query_": "a"})).encode())
 
     assert [problem.pointer for problem in caught.value.error.problems] == ["/content"]
