@@ -116,7 +116,7 @@ class Decision(NamedTuple):
 
 def explain_reason(reason: str) -> str:
     """Return a reason as a sentence; a strategy of others has codes of its own."""
-    return REASONS.get(reason) or f"its strategy gives the reason {reason}"
+    return REASONS.get(reason) or f"its strategy says {reason}"
 
 
 def tally(decisions: Iterable[Decision]) -> Counter[str]:

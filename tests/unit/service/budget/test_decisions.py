@@ -67,7 +67,7 @@ def test_a_reason_of_another_package() -> None:
     """Its strategy may give reasons that have no sentence here."""
     decision = Decision(message_ids=("a",), block="B", outcome="dropped", reason="mood")
 
-    assert decision.detail == "dropped: its strategy gives the reason mood"
+    assert decision.detail == "dropped: its strategy says mood"
 
 
 def test_reasons_that_our_code_gives_have_a_sentence() -> None:
