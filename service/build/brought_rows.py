@@ -124,7 +124,9 @@ def foreign_parts(row: Row) -> set[str]:
     content = row.get("content")
     blocks = map(as_mapping, content if is_list(content) else ())
     types = {str(block.get("type")) for block in blocks} & _FOREIGN_BLOCKS
-    return {"parts"} if "parts" in row else {f"blocks of type {name}" for name in types}
+    if "parts" in row and "content" not in row:
+        return {"parts"}
+    return {f"blocks of type {name}" for name in types}
 
 
 def _misnamed_contents(past: Sequence[Row], pointer: str) -> Iterator[WarningRecord]:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import dropwhile
+from itertools import pairwise
 from time import monotonic
 from typing import Final, TypeVar
 
@@ -318,8 +318,7 @@ class Gathering:
             )
             place = f"{pointer}/{len(past) - 1}"
             yield WarningRecord(code="input_repeated", pointer=place, detail=detail)
-        answered = dropwhile(lambda m: m.role is not Role.AI or m.tool_calls, run)
-        if Role.HUMAN in [message.role for message in answered]:
+        if any(_is_answer(one) and other.role is Role.HUMAN for one, other in pairwise(run)):
             detail = (
                 "a user's message follows an answer, but the first message is the current input;"
                 " earlier messages belong into past of context"
@@ -368,6 +367,10 @@ class Gathering:
             return sent
         stored = await self.sources.profiles.get(self.request.owner_key)
         return {**sent, **{key: value for key, value in stored.items() if value}}
+
+
+def _is_answer(message: Message) -> bool:
+    return message.role is Role.AI and bool(message.content.strip()) and not message.tool_calls
 
 
 @dataclass(frozen=True, slots=True)

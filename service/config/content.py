@@ -149,7 +149,8 @@ def _check_api_key(value: SecretStr | None, info: ValidationInfo) -> SecretStr |
 
 
 def _require_kind(section: AnySection) -> AnySection:
-    if "model" in section.model_fields_set and "kind" not in section.model_fields_set:
+    given = section.model_dump(include={"model"}, exclude_none=True)
+    if given and "kind" not in section.model_fields_set:
         default = type(section).model_fields["kind"].default
         raise ValueError(f"kind is missing: openai uses model, {default} doesn't")
     return section

@@ -331,12 +331,15 @@ class _Savings(Mapping[str, int]):
         self._row_cost = row_cost
         self._items = {m.id: item for item in items for m in item.messages if can_be_cleared(m)}
         self._known: dict[str, int] = {}
+        self._whole: dict[str, int] = {}
 
     def __getitem__(self, id_: str) -> int:
         if id_ not in self._known:
             item = self._items[id_]
+            if item.name not in self._whole:
+                self._whole[item.name] = self._row_cost(item.row)
             cleared = self._row_cost(item.clear_results((id_,)).row)
-            self._known[id_] = self._row_cost(item.row) - cleared
+            self._known[id_] = self._whole[item.name] - cleared
         return self._known[id_]
 
     def __iter__(self) -> Iterator[str]:

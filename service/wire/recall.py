@@ -5,6 +5,7 @@ They come on the streams of all requests, distinguished by their content.
 
 from dataclasses import replace
 from datetime import datetime
+from itertools import islice
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
@@ -43,7 +44,13 @@ from service.wire.response import (
     error_response,
     response_head,
 )
-from service.wire.validation import RECALL_MODES, check_version, invalid_errors, is_build
+from service.wire.validation import (
+    MAX_COMPARED,
+    RECALL_MODES,
+    check_version,
+    invalid_errors,
+    is_build,
+)
 
 #: Limits of a recall's content: characters of a query and of a text, ids, messages on either
 #: side of one, and pages.
@@ -129,7 +136,10 @@ class RecallContent(Tolerant, extra="allow", strict=True):
     @model_validator(mode="after")
     def _has_one_mode(self) -> Self:
         if sum(getattr(self, mode) is not None for mode in RECALL_MODES) != 1:
-            slips = (did_you_mean(key, RECALL_MODES) for key in self.model_extra or ())
+            slips = (
+                did_you_mean(key, RECALL_MODES)
+                for key in islice(self.model_extra or (), MAX_COMPARED)
+            )
             meant = next(filter(None, slips), "")
             raise ValueError(f"needs exactly one of {', '.join(RECALL_MODES)}{meant}")
         if self.lines is not None and len(self.ids or ()) != 1:

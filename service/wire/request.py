@@ -160,7 +160,10 @@ def read_envelope(raw: Mapping[str, object], payload: bytes) -> Envelope | None:
 
     None if its owner or id can't be read, and it names no place for the reply.
     """
-    owner_key, request_id = _read_id(raw, "owner_key", MAX_OWNER_KEY), _read_id(raw, "id", MAX_ID)
+    owner_key, request_id = (
+        read_text_id(raw, "owner_key", MAX_OWNER_KEY),
+        read_text_id(raw, "id", MAX_ID),
+    )
     run_id, is_identified = raw.get("run_id"), None not in (owner_key, request_id)
     given = raw.get("metadata")
     fields = given if isinstance(given, dict) else {}
@@ -181,7 +184,8 @@ def read_envelope(raw: Mapping[str, object], payload: bytes) -> Envelope | None:
     )
 
 
-def _read_id(raw: Mapping[str, object], key: str, max_length: int) -> str | None:
+def read_text_id(raw: Mapping[str, object], key: str, max_length: int) -> str | None:
+    """Return the owner or the id of a message; None if it can't be read."""
     value = raw.get(key)
     if isinstance(value, str) and 0 < len(value) <= max_length and not has_lone_surrogate(value):
         return value

@@ -108,9 +108,9 @@ def check_consistency(request: Mapping[str, object]) -> None:
     run = content if isinstance(content, dict) else {}
     mixed = sorted(_given(SHORT_KEYS, run)) if _given(RUN_KEYS, run) else []
     detail = (
-        "belongs to the short form, but history makes this content a run: move earlier messages"
-        " from history to past of context, or this key into the run, whose first message is the"
-        " input, and whose metadata has all else"
+        f"belongs to the short form, but {' and '.join(_given(sorted(RUN_KEYS), run))} makes this"
+        " content a run: move earlier messages from history to past of context, or this key into"
+        " the run, whose first message is the input, and whose metadata has all else"
     )
     problems = [Problem(f"/content/{key}", detail) for key in mixed]
     problems += _contradictions(request)

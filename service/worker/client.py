@@ -14,10 +14,10 @@ from pydantic import Field, TypeAdapter, ValidationError
 from service.errors import CLASSES, BusError, ContextBuilderError, InvalidRequestError, Problem
 from service.observe.tracing import current_span, find_tracer, record_failure
 from service.ports.bus import Bus
-from service.wire.payload import write_json
+from service.wire.payload import MAX_ID, MAX_OWNER_KEY, write_json
 from service.wire.protocol import Topics
 from service.wire.recall import RecallResponse, RecallSuccess
-from service.wire.request import RejectedError, decode_again, read_envelope
+from service.wire.request import RejectedError, decode_again, read_text_id
 from service.wire.response import BuildResponse, BuildSuccess, ErrorBody
 from service.worker.spans import BusSpans
 
@@ -211,8 +211,8 @@ class ContextClient:
 
 def _check_identity(sent: dict[str, Any]) -> None:
     """Raise what a worker would answer without its owner and id, so that no caller gets it."""
-    envelope = read_envelope(sent, b"")
-    if envelope is None or not envelope.identified:
+    lengths = {"owner_key": MAX_OWNER_KEY, "id": MAX_ID}
+    if None in [read_text_id(sent, key, most) for key, most in lengths.items()]:
         try:
             decode_again(sent, received_at=datetime.now(UTC))
         except RejectedError as rejected:

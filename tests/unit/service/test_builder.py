@@ -881,16 +881,24 @@ async def test_rows_with_the_id_of_an_earlier_one_are_named(
     assert "roses" not in str(content.messages)
 
 
-@pytest.mark.parametrize("answered", [True, False])
+A_CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+@pytest.mark.parametrize(
+    ("replies", "answered"),
+    [
+        ([{"content": "An animal."}], True),
+        ([{"content": ""}], False),
+        ([{"content": "I'll look."}, {"content": "", "tool_calls": [A_CALL]}], False),
+    ],
+)
 async def test_a_conversation_in_place_of_a_run_is_named(
-    make_builder: MakeBuilder, answered: bool
+    make_builder: MakeBuilder, replies: list[dict[str, Any]], answered: bool
 ) -> None:
     """Its first message would be the input; a user may speak while tools are called."""
-    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    reply = {"content": "An animal."} if answered else {"content": "", "tool_calls": [call]}
     messages = [
         {"role": "user", "content": "What is a cat?"},
-        {"role": "assistant", **reply},
+        *({"role": "assistant", **reply} for reply in replies),
         {"role": "user", "content": "And a dog?"},
     ]
     request = BuildRequest.model_validate({"owner_key": "o", "content": {"history": messages}})

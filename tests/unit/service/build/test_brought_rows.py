@@ -69,6 +69,7 @@ def test_what_is_no_slip_is_not_named() -> None:
     """Keys of the sender's own, times in any zone, and clocks that differ by minutes."""
     rows = [
         said(timestamp=EARLY, names=["a"], name="Ada", parent_id="m0", user_id="u"),
+        said(parts=[{"text": "x"}]),
         said(timestamp=None, metadata={"model": "m", "content": "x"}),
         said(timestamp=EARLY),
         said(timestamp=ZONED),

@@ -119,6 +119,7 @@ def test_an_embedder_that_could_not_work_is_refused(
         LOCAL,
         {"kind": "openai", "model": "m", "api_key": "key"},
         {"kind": "extractive", "model": "m", "temperature": None, "retries": 0},
+        {"model": None, "retries": 0},
     ],
 )
 def test_a_summarizer_that_can_work_is_taken(chosen: dict[str, object]) -> None:
