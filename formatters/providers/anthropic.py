@@ -49,10 +49,11 @@ _NOT_AT_TOP: Final = frozenset({"anyOf", "oneOf", "allOf"})
 def anthropic(chat: Canonical) -> JsonObject:
     """Return ``tools``, ``system`` and ``messages`` of a Messages call.
 
-    Cache marks are put on the last tool, the system prompt and the last stable message, unless a
-    part that is sent unchanged has marks of its own. If the history has calls but no tools are
-    offered, the tools called are declared, since the API requires it, and forbidden. The results of
-    searches for deferred tools are references to these tools.
+    Cache marks are put on the last tool, the system prompt, the last stable message and a result
+    that ends the messages, since the next step of a run repeats them; on none if a part that is
+    sent unchanged has marks of its own. If the history has calls but no tools are offered, the
+    tools called are declared, since the API requires it, and forbidden. The results of searches for
+    deferred tools are references to these tools.
     """
     references = resolve_references(chat, _NAME, _NAME, _read_part)
     found = _read_found(chat)
@@ -61,7 +62,9 @@ def anthropic(chat: Canonical) -> JsonObject:
     blocks = [block for items in opaque for block in items if isinstance(block, Mapping)]
     marks = all(block.get("cache_control") is None for block in blocks)
     if marks:
-        messages = _mark_stable(messages, opaque, chat.stable)
+        messages = _mark_last(messages, opaque, chat.stable)
+        if chat.messages and chat.messages[-1].role == "tool":
+            messages = _mark_last(messages, opaque, len(messages))
     body = _declare_tools(chat, references, marks=marks and chat.stable_tools)
     if chat.system.strip():
         block = _text(chat.system)
@@ -154,11 +157,11 @@ def _convert_result(
     return result
 
 
-def _mark_stable(
-    messages: list[ProviderMessage], opaque: Sequence[Sequence[object]], stable: int
+def _mark_last(
+    messages: list[ProviderMessage], opaque: Sequence[Sequence[object]], leading: int
 ) -> list[ProviderMessage]:
-    """Mark the last block of the stable messages that isn't an unchangeable provider part."""
-    for index in range(min(stable, len(messages)) - 1, -1, -1):
+    """Mark the last block of leading messages that isn't an unchangeable provider part."""
+    for index in range(min(leading, len(messages)) - 1, -1, -1):
         message = messages[index]
         if len(message.blocks) > len(opaque[index]):
             last = cast("JsonObject", message.blocks[-1])

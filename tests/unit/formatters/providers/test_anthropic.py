@@ -105,6 +105,18 @@ def test_a_message_keeps_what_precedes_its_mark() -> None:
     assert called == {"type": "tool_use", "id": "c1", "name": "find", "input": {"q": 1}, **MARK}
 
 
+def test_the_newest_result_of_a_run_has_the_fourth_mark() -> None:
+    """The next step of the run repeats all that precedes it."""
+    called = answer(None, "", CALL, {**CALL, "id": "c2"})
+    run = (HELLO, called, RESULT, {**RESULT, "tool_call_id": "c2"})
+    body = convert(*run, tools=(FIND,), stable=2)
+    results = body["messages"][2]["content"]
+
+    assert ["cache_control" in result for result in results] == [False, True]
+    assert str(body).count("cache_control") == 4
+    assert violations(body) == []
+
+
 def test_no_mark_where_nothing_is_stable() -> None:
     """The tools are still the same in the next build."""
     body = convert(HELLO)
@@ -285,7 +297,7 @@ def test_blanks_are_no_blocks() -> None:
 
     assert "system" not in body
     assert [block["type"] for block in body["messages"][1]["content"]] == ["tool_use"]
-    assert body["messages"][2]["content"] == [{"type": "tool_result", "tool_use_id": "c1"}]
+    assert body["messages"][2]["content"] == [{"type": "tool_result", "tool_use_id": "c1", **MARK}]
 
 
 def deferring(name: str) -> dict[str, Any]:
