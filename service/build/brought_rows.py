@@ -46,16 +46,19 @@ def past_warnings(past: Sequence[Row], pointer: str, now: datetime) -> Iterator[
 
 def _misnamed_keys(past: Sequence[Row], pointer: str) -> Iterator[WarningRecord]:
     """Warn of keys that look like those that are read; all others are the sender's own."""
-    known: set[tuple[str, str]] = set()
+    compared: set[tuple[str, ...]] = set()
+    warned: set[tuple[str, str]] = set()
     for index, place, given in _with_other_keys(past):
         names = _EXTRA_KEYS if place else _ROW_KEYS
         missing = [name for name in names if name not in given]
         for key in islice((str(key) for key in given if key not in names), MAX_COMPARED):
-            if len(known) == MAX_COMPARED:
+            if len(compared) == MAX_COMPARED:
                 return
-            meant = "" if (place, key) in known else _meant(key, missing)
-            known.add((place, key))
-            if meant:
+            question = (place, key, *missing)
+            meant = "" if question in compared else _meant(key, missing)
+            compared.add(question)
+            if meant and (place, key) not in warned:
+                warned.add((place, key))
                 at = f"{pointer}/{index}{place}/{escape_key(key)}"
                 yield WarningRecord(code="unknown_key", pointer=at, detail=f"is ignored{meant}")
 

@@ -33,6 +33,7 @@ from service.errors import HistoryUnavailableError, InvalidRequestError, Problem
 from service.observe.metrics import Metrics
 from service.ports.services import TokenCounter
 from service.ports.stores import STORED_CHARS, HistoryStore
+from service.recall.ranking import has_match
 from service.wire.recall import (
     MAX_LEFT_OUT,
     MAX_PAGE,
@@ -70,6 +71,8 @@ NOTHING: Final = "(No messages)"
 #: The longest note on how to go on from a query; and from anything else, where there may be two.
 LONGEST_PAGE_NOTE: Final = "\n(more: page=20)"
 LONGEST_NOTE: Final = '\n(more: around="{}", before=200, after=200)'
+#: Says that the messages of a query have nothing to do with it.
+NO_MATCH_NOTE: Final = "\n(no message has a word of the query)"
 #: Says that the answer has no message because none fits.
 TOO_FEW_NOTE: Final = "\n(more tokens are needed)"
 
@@ -93,7 +96,7 @@ class Selection:
     left_out: Sequence[str] = ()
     more: Sequence[Change] = ()
     warnings: Sequence[WarningRecord] = ()
-    #: A line on the ids that mean no message.
+    #: A line on the ids that mean no message, or on a query that no message matches.
     not_found: str = ""
     #: The lines that are shown of messages that are cut by lines, by id.
     lines: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -318,6 +321,10 @@ class Fetching:
             block.entries,
             lambda passages: ranker(facts.current_input, passages, now) if passages else (),
         )
+        passages = [row.passage for row in rows if row.passage]
+        matches = bool(facts.similarities) or has_match(facts.current_input, passages)
+        note = NO_MATCH_NOTE if passages and not matches else ""
+        room = self._room - self._count(note)
         block = replace(block, entries=tuple(map(self._with_handle, rows)))
         ranking = Ranking(block, strategy, rank=lambda _: scores)
         paged, page = set[str](), self._content.page
@@ -326,7 +333,7 @@ class Fetching:
             on_pages = (e for e in block.entries if any(m.id in paged for m in e.messages))
             known = [*shown_whole, *on_pages]
             shown_before = replace(block, entries=tuple(known))
-            found = recall_rows(block, shown_before, ranking, self._room, self._count)
+            found = recall_rows(block, shown_before, ranking, room, self._count)
             entries = [e for e in found.sent.entries if e.messages] if found.sent else []
             paged |= {message.id for entry in entries for message in entry.messages}
         # a result may be left out whose call is shown
@@ -340,7 +347,7 @@ class Fetching:
                 # pages of another size have other messages, so these begin again
                 more = [{"max_tokens": self._more_tokens, **({"page": 1} if page > 1 else {})}]
         left_out = [id_ for decision in dropped for id_ in decision.message_ids]
-        return Selection(entries=entries, left_out=left_out, more=more)
+        return Selection(entries=entries, left_out=left_out, more=more, not_found=note)
 
     def _is_excluded(self, entry: Entry) -> bool:
         """Return whether a row was shown whole; its results that aren't printed don't count."""

@@ -86,6 +86,18 @@ def rank(question: str, passages: Sequence[Passage], now: datetime | None = None
     return [int((score - least) / cost * UNITS + 0.5) / UNITS for score, cost in pairs]
 
 
+def has_match(question: str, passages: Sequence[Passage]) -> bool:
+    """Return whether a passage has a term of the question; without one, any ranking is a guess."""
+    if not passages:
+        return False
+    read = read_question(question, passages, None)
+    stems, grams = read.stems.keys() | read.kinds, read.grams.keys()
+    return any(
+        not (stems.isdisjoint(each.stems) and grams.isdisjoint(each.grams))
+        for each in read_corpus(passages, read.language).analyses
+    )
+
+
 def _weigh(features: Mapping[str, Values], weights: Mapping[str, float]) -> list[float]:
     """Return the weighted sums of features; adding four at once takes half the time."""
     scores = [0.0] * len(features["message"])

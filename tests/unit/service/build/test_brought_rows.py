@@ -22,6 +22,12 @@ def said(**more: Any) -> dict[str, Any]:
     [
         ([said(timestampp=EARLY)], "unknown_key", "0/timestampp", "; did you mean timestamp?"),
         ([said(toolCalls=[])], "unknown_key", "0/toolCalls", "; did you mean tool_calls?"),
+        (
+            [said(ts=1, timestamp=EARLY), said(ts=1), said(ts=1)],
+            "unknown_key",
+            "1/ts",
+            "; did you mean timestamp?",
+        ),
         ([said(ts=1)], "unknown_key", "0/ts", "; did you mean timestamp?"),
         (
             [{"role": "ai", "tool_calls": [{}], "contentt": "x"}],

@@ -141,6 +141,16 @@ async def test_a_query_of_nothing_finds_nothing(make_builder: MakeBuilder) -> No
     assert (answer.messages, answer.left_out, answer.next) == ([], 0, [])
 
 
+async def test_a_query_that_matches_nothing_says_so(builder: ContextBuilder) -> None:
+    """The rows that come nevertheless are a guess; the tokens hold with the line, too."""
+    for query, guessed in (("zebra", True), ("Where is the spare key?", False)):
+        for max_tokens in (80, 300):
+            answer = await recall(builder, query=query, max_tokens=max_tokens)
+            assert answer.messages
+            assert ("(no message has a word of the query)" in answer.text) is guessed
+            assert answer.usage.total <= max_tokens
+
+
 async def test_a_query_needs_room(builder: ContextBuilder) -> None:
     """Where nothing fits, the next recall has more tokens."""
     wide = replace(builder, settings=Settings(memory=MemorySettings(message_chars=None)))
