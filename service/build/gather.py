@@ -17,6 +17,7 @@ from prompts.system_prompt import SystemPrompt
 from service.aio import LARGE_TEXT
 from service.budget.counting import messages_tokens
 from service.budget.estimates import HeuristicTokenCounter
+from service.budget.strategies.relevance import Relevance
 from service.build.brought_rows import list_ids, past_warnings, unknown_roles
 from service.build.plan import Plan
 from service.build.row_cache import RowCache
@@ -75,6 +76,9 @@ MANY_ROWS: Final = 500
 #: is searched.
 SEARCHED_ROWS: Final = 800
 SEARCHED_PER_NEWEST_ROW: Final = 3
+#: The part of the newest rows that compete with the hits of a search, whatever they say; of the
+#: others only hits do. With half or all of them, no more of the evidence is kept.
+NEWEST_PART: Final = 4
 
 #: The least seconds between two log lines on equal failures.
 LOG_SECONDS: Final = 60.0
@@ -435,11 +439,24 @@ class _RowReader:
         page = await self._read_page(most, self.plan.history_tokens)
         if len(page.rows) < page.total <= self.settings.whole_rows:
             page = await self._read_page(most, None)
-        remaining = min(page.total, most) - len(page.rows)
-        if remaining <= 0 or not page.rows:
+        rows = min(page.total, most)
+        if rows <= len(page.rows) or not page.rows:
             return await self._to_history(page)
+        newest = self._newest_part(page)
         max_rows = max(SEARCHED_ROWS, SEARCHED_PER_NEWEST_ROW * len(page.rows))
-        return await self._to_history(page, await self._search(page.rows, min(remaining, max_rows)))
+        hits = await self._search(newest.rows, min(rows - len(newest.rows), max_rows))
+        # few hits leave room for the other newest rows
+        return await self._to_history(newest if len(hits) >= len(page.rows) else page, hits)
+
+    def _newest_part(self, page: HistoryPage) -> HistoryPage:
+        """Return the newest rows of a page, if they have the whole newest turn and suffice."""
+        strategy, count = self.plan.strategy, max(len(page.rows) // NEWEST_PART, 1)
+        rows = page.rows[:count]
+        has_turn = any(message.role is Role.HUMAN for message in self.cache.read(rows[::-1]))
+        if not has_turn or (isinstance(strategy, Relevance) and strategy.recent_share):
+            return page
+        starts, native_starts = page.starts[:count], page.native_starts[:count]
+        return replace(page, rows=rows, starts=starts, native_starts=native_starts)
 
     async def _search(self, newest: Sequence[Row], max_rows: int) -> Sequence[Row]:
         """Return older rows that match the question, newest first."""

@@ -1,17 +1,16 @@
 """What `service.recall.corpus` computes around each passage, with numpy: equal to the last bit."""
 
-from array import array
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 
-def find_ranges(middles: Sequence[float], reach: float) -> tuple["array[int]", "array[int]"]:
-    """Return what `Sessions.within` does."""
+def find_ranges(middles: Sequence[float], reach: float) -> tuple[Any, Any]:
+    """Return what `Sessions.within` does, as arrays."""
     positions = np.asarray(middles)
     starts = positions.searchsorted(positions - reach)
-    ends = positions.searchsorted(positions + reach, "right")
-    return array("L", starts.tolist()), array("L", ends.tolist())
+    return starts, positions.searchsorted(positions + reach, "right")
 
 
 def add_around(

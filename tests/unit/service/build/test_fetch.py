@@ -147,7 +147,7 @@ async def test_a_query_that_matches_nothing_says_so(builder: ContextBuilder) -> 
         for max_tokens in (80, 300):
             answer = await recall(builder, query=query, max_tokens=max_tokens)
             assert answer.messages
-            assert ("(no message has a word of the query)" in answer.text) is guessed
+            assert ("(not found: no message has a word of the query)" in answer.text) is guessed
             assert answer.usage.total <= max_tokens
 
 
