@@ -77,7 +77,7 @@ MANY_ROWS: Final = 500
 SEARCHED_ROWS: Final = 800
 SEARCHED_PER_NEWEST_ROW: Final = 3
 #: The part of the newest rows that compete with the hits of a search, whatever they say; of the
-#: others only hits do. With half or all of them, no more of the evidence is kept.
+#: others only hits do. With all of them, at most half a point more of the evidence is kept.
 NEWEST_PART: Final = 4
 
 #: The least seconds between two log lines on equal failures.

@@ -80,6 +80,24 @@ async def test_of_a_long_history_many_rows_are_found(
     assert found.gathered.history.found == SEARCHED_ROWS
 
 
+async def test_hits_take_the_place_of_most_newest_rows(
+    builder: ContextBuilder, make_request: MakeRequest
+) -> None:
+    """Unless there are few, or the strategy shows newest turns for their age."""
+    texts = {0: KEY, 31: "Zanzibar"}  # of each four rows one, and a single one
+    rows = [
+        {**each, "content": texts.get(n % 4 and n, FILLING)} for n, each in enumerate(history())
+    ]
+    await builder.history.append("o", rows)
+    newest: list[int] = []
+    for said, share in (("the key", 0.0), ("the key", 0.5), ("Zanzibar", 0.0)):
+        strategy = {"name": "relevance", "recent_share": share}
+        request = make_request(said, strategy=strategy, memory_tokens=400)
+        read = (await builder.build_or_raise(request)).gathered.history
+        newest.append(len(read.messages) - (read.found or 0))
+    assert newest[0] * 4 <= newest[1] == newest[2]
+
+
 async def test_a_question_without_words_is_searched_with_those_of_the_last_turn(
     builder: ContextBuilder, make_request: MakeRequest
 ) -> None:
