@@ -25,6 +25,9 @@ ROLES: Final = {
     "tool": Role.TOOL,
 }
 
+#: Levels of the deepest nesting of a JSON value that is read or sent.
+MAX_DEPTH: Final = 64
+
 _IMAGE_PARTS = frozenset({"image", "image_url", "input_image"})
 
 
@@ -229,6 +232,17 @@ def as_mapping(value: object) -> Mapping[str, object]:
     """Return a value if it is a mapping, else an empty one."""
     # most values are a dict, for which the check is five times as fast
     return value if isinstance(value, (dict, Mapping)) else {}
+
+
+def is_deep(value: object, levels: int = MAX_DEPTH) -> bool:
+    """Return whether mappings and lists are nested in more than so many levels, or in a circle."""
+    if value is None or isinstance(value, str):
+        return False
+    if isinstance(value, (dict, Mapping)):
+        value = list(value.values())
+    if not isinstance(value, list | tuple):
+        return False
+    return levels == 0 or any(is_deep(item, levels - 1) for item in value)
 
 
 def is_list(value: object) -> TypeGuard[Sequence[object]]:

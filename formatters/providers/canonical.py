@@ -3,16 +3,14 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import cast
 
 from formatters.model import ChatMessage, Tool, ToolCall
+from formatters.rows import is_deep
 
 #: A message on the wire: an OpenAI chat dict.
 ChatDict = Mapping[str, object]
 JsonObject = dict[str, object]
-
-#: The deepest nesting of arguments that are sent as an object; the wire's own limit.
-MAX_DEPTH: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,16 +87,8 @@ def read_arguments(call: ToolCall) -> JsonObject:
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):
         return {"arguments": text}
-    is_sendable = isinstance(value, dict) and not _is_deeper(value, MAX_DEPTH)
+    is_sendable = isinstance(value, dict) and not is_deep(value)
     return value if is_sendable else {"arguments": text}
-
-
-def _is_deeper(value: object, levels: int) -> bool:
-    """Return whether objects and lists are nested in more than ``levels`` levels."""
-    if not isinstance(value, dict | list):
-        return False
-    inner = value.values() if isinstance(value, dict) else value
-    return levels == 0 or any(_is_deeper(item, levels - 1) for item in inner)
 
 
 def read_parameters(function: Mapping[str, object]) -> Mapping[str, object]:

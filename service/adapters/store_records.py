@@ -12,14 +12,22 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from formatters.model import Role
-from formatters.rows import fix_surrogates, read_content, read_role, read_row, truncate
+from formatters.rows import (
+    MAX_DEPTH,
+    fix_surrogates,
+    is_deep,
+    read_content,
+    read_role,
+    read_row,
+    truncate,
+)
 from formatters.times import parse_timestamp
 from service.budget.counting import MESSAGE_OVERHEAD, messages_tokens
 from service.errors import InvalidRequestError, Problem
 from service.ports.services import TokenCounter
 from service.ports.stores import STORED_CHARS
 from service.recall.terms import row_terms
-from service.wire.payload import MAX_DEPTH, MAX_ID, MAX_OWNER_KEY
+from service.wire.payload import MAX_ID, MAX_OWNER_KEY
 
 #: Roles whose rows the memory block prints.
 _PRINTED: Final = frozenset({Role.HUMAN, Role.AI})
@@ -212,24 +220,13 @@ def to_json(value: object, pointer: str) -> str:
         InvalidRequestError: It holds values that JSON doesn't have, or is nested deeper than
             `MAX_DEPTH`.
     """
-    if not _has_depth(value, MAX_DEPTH):
+    if is_deep(value):
         raise _invalid(pointer, f"nested deeper than {MAX_DEPTH} levels")
     try:
         text = _ENCODER.encode(value)
     except (TypeError, ValueError) as error:
         raise _invalid(pointer, f"cannot be written as JSON: {error}") from error
     return fix_surrogates(text)
-
-
-def _has_depth(value: object, levels: int) -> bool:
-    """Return whether a value is nested at most ``levels`` deep."""
-    if value is None or isinstance(value, str):
-        return True
-    if isinstance(value, (dict, Mapping)):
-        value = list(value.values())
-    if not isinstance(value, list | tuple):
-        return True
-    return levels > 0 and all(_has_depth(item, levels - 1) for item in value)
 
 
 def _plain(value: object) -> object:

@@ -5,7 +5,7 @@ from itertools import islice
 from typing import Final
 
 from formatters.model import Row
-from formatters.rows import ROLES, as_mapping
+from formatters.rows import MAX_DEPTH, ROLES, as_mapping, is_deep
 from service.conversation.sending import can_be_sent
 from service.errors import MessageError, did_you_mean, shown
 
@@ -16,8 +16,6 @@ _CONTENT: Final = (
 )
 #: What parts and calls may be; others than texts and mappings are left out.
 _PLAIN: Final = (str, Mapping, int, float, type(None), Sequence)
-#: Levels of the deepest nesting that is read, as on the wire, which the core doesn't know.
-MAX_DEPTH: Final = 64
 
 
 def check_readable(row: object, place: str) -> None:
@@ -28,16 +26,8 @@ def check_readable(row: object, place: str) -> None:
 
 def check_depth(value: object, place: str) -> None:
     """Raise `MessageError` for a value that is nested too deeply, or that contains itself."""
-    if _is_deep(value, MAX_DEPTH):
+    if is_deep(value):
         raise MessageError(f"{place} is nested deeper than {MAX_DEPTH} levels: write it as a text")
-
-
-def _is_deep(value: object, levels: int) -> bool:
-    if isinstance(value, Mapping):
-        value = value.values()
-    elif not isinstance(value, list | tuple):
-        return False
-    return levels == 0 or any(_is_deep(item, levels - 1) for item in value)
 
 
 def check_message(given: object, place: str) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 
 import orjson
 
-from formatters.rows import fix_surrogates
+from formatters.rows import MAX_DEPTH, fix_surrogates
 from service.errors import InvalidRequestError, Problem, escape_key
 
 #: Bytes of the largest message that is read.
@@ -21,8 +21,6 @@ MAX_BYTES: Final = 4 * 1024 * 1024
 #: Characters of the longest owner key and the longest id.
 MAX_OWNER_KEY: Final = 128
 MAX_ID: Final = 256
-#: Levels of the deepest nesting that is read.
-MAX_DEPTH: Final = 64
 #: The keys of a request that its fingerprint covers.
 FINGERPRINTED: Final = ("content", "run_id", "conversation_id")
 

@@ -1,4 +1,4 @@
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import cast
@@ -7,8 +7,10 @@ import pytest
 
 from formatters.model import Message, Role, Row, ToolCall
 from formatters.rows import (
+    MAX_DEPTH,
     StoredRows,
     fix_surrogates,
+    is_deep,
     read_content,
     read_role,
     read_row,
@@ -270,3 +272,16 @@ def test_stored_rows_are_a_list() -> None:
 def test_cut(chars: int | None, text: str) -> None:
     """A text has at most n characters, of which the mark is part."""
     assert truncate("a longer text", chars) == text
+
+
+@pytest.mark.parametrize("wrap", [lambda v: {"q": v}, lambda v: [v], lambda v: (1, v)])
+def test_depth(wrap: Callable[[object], object]) -> None:
+    """One limit bounds how deeply mappings and lists are nested; a circle has no end."""
+    value: object = "text"
+    for _ in range(MAX_DEPTH):
+        value = wrap(value)
+    circle: list[object] = []
+    circle.append(circle)
+    assert not is_deep(value)
+    assert is_deep(wrap(value))
+    assert is_deep(circle)

@@ -1,12 +1,8 @@
 import pytest
 
 from formatters.model import ChatMessage, ToolCall
-from formatters.providers.canonical import (
-    MAX_DEPTH,
-    read_arguments,
-    read_canonical,
-    read_parameters,
-)
+from formatters.providers.canonical import read_arguments, read_canonical, read_parameters
+from formatters.rows import MAX_DEPTH
 
 CALL = {"id": "c", "type": "function", "function": {"name": "find", "arguments": '{"q": 1}'}}
 MESSAGES: list[dict[str, object]] = [

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from formatters.rows import MAX_DEPTH
 from service.adapters import store_records as rows
 from service.adapters.store_records import (
     LARGE_BATCH,
@@ -24,7 +25,6 @@ from service.adapters.store_records import (
 )
 from service.errors import InvalidRequestError
 from service.recall.terms import row_terms
-from service.wire.payload import MAX_DEPTH
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

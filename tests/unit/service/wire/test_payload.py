@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from formatters.rows import MAX_DEPTH
 from service.errors import InvalidRequestError
 from service.wire.payload import (
-    MAX_DEPTH,
     canonical_json,
     canonical_json_fast,
     clean_json,
