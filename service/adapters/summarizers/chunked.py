@@ -74,11 +74,12 @@ def split_tokens(max_tokens: int, sizes: Sequence[int]) -> list[int]:
 
     Raises `NoSummaryError` if there is nothing to summarise, or too much for ``max_tokens``.
     """
-    spare = max_tokens - len(sizes) * (MIN_SHARE + SEPARATOR_TOKENS)
+    least = len(sizes) * (MIN_SHARE + SEPARATOR_TOKENS)
     if not sizes:
         raise NoSummaryError("there is nothing to summarise")
-    if spare < 0:
-        raise NoSummaryError(f"{len(sizes)} chunks can't be summarised in {max_tokens} tokens")
+    if least > max_tokens:
+        raise NoSummaryError(f"the summary needs at least {least} tokens, not {max_tokens}")
+    spare = max_tokens - least
     return [MIN_SHARE + spare * size // sum(sizes) for size in sizes]
 
 
