@@ -1,20 +1,17 @@
 """Vectors by a model over OpenAI's embeddings API, or a server compatible with it."""
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from math import isfinite
 from typing import Final
 
-from openai import APIStatusError, AsyncOpenAI, OpenAIError
+from openai import AsyncOpenAI
 from openai.types import CreateEmbeddingResponse
-from opentelemetry.trace import SpanKind
 
 from formatters.redaction import redact_secrets
-from service.adapters.openai_client import REFUSALS, open_client
+from service.adapters.openai_client import calling, open_client
 from service.config.content import EmbedderSettings
 from service.errors import EmbedderError, NoVectorError
-from service.observe.tracing import Attributes, child_span
 from service.ports.services import Embedder
 
 #: Retries of a request that a server fails to answer.
@@ -49,34 +46,13 @@ class OpenAIEmbedder:
 
         Raises `EmbedderError`, whose message quotes neither the texts, nor the answer, nor the key.
         """
-        try:
-            async with asyncio.timeout(SECONDS):
-                return read_vectors(await self._create(texts), len(texts))
-        except TimeoutError:
-            raise EmbedderError(f"the model gave no answer within {SECONDS:g} s") from None
-        # without the cause: servers repeat keys and texts in their messages
-        except APIStatusError as error:
-            kind = NoVectorError if error.status_code in REFUSALS else EmbedderError
-            raise kind(f"the model's server answered with status {error.status_code}") from None
-        except OpenAIError as error:
-            name = type(error).__name__
-            raise EmbedderError(f"the model's server can't be reached: {name}") from None
-
-    async def _create(self, texts: Sequence[str]) -> object:
         # servers refuse an empty text
         sent = [redact_secrets(text[:MAX_CHARS]).strip() or "-" for text in texts]
-        attributes: Attributes = {
-            "gen_ai.operation.name": "embeddings",
-            "gen_ai.provider.name": "openai",  # the protocol, whichever server it is
-            "gen_ai.request.model": self.name,
-        }
-        with child_span(f"embeddings {self.name}", SpanKind.CLIENT, attributes):
-            try:
-                return await self._client.embeddings.create(
-                    model=self.name, input=sent, encoding_format="float"
-                )
-            except (ValueError, RecursionError):
-                raise EmbedderError("the model's answer is not JSON") from None
+        async with calling(self.name, "embeddings", SECONDS, (EmbedderError, NoVectorError)):
+            answer = await self._client.embeddings.create(
+                model=self.name, input=sent, encoding_format="float"
+            )
+        return read_vectors(answer, len(texts))
 
 
 def read_vectors(answer: object, count: int) -> list[list[float]]:

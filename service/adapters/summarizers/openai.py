@@ -1,23 +1,21 @@
 """Summaries by a model, over OpenAI's chat completions API or a server compatible with it."""
 
-import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from openai import APIStatusError, AsyncOpenAI, OpenAIError
+from openai import AsyncOpenAI
 from openai.types import CompletionUsage
 from openai.types.chat import ChatCompletion, ChatCompletionMessage
 from openai.types.chat.chat_completion import Choice
-from opentelemetry.trace import SpanKind
 
 from formatters.rows import fix_surrogates
-from service.adapters.openai_client import REFUSALS, open_client
+from service.adapters.openai_client import calling, open_client
 from service.adapters.summarizers.chunked import ChunkedSummarizer
 from service.config.content import SummarizerSettings
 from service.errors import NoSummaryError, SummarizerError
-from service.observe.tracing import Attributes, child_span, set_attributes
+from service.observe.tracing import Attributes, set_attributes
 from service.ports.services import Summarizer, TokenCounter
 
 #: The finish reasons that go into spans; a server may invent others.
@@ -51,39 +49,17 @@ class OpenAIModel:
 
         Raises `SummarizerError`, whose text contains nothing of the prompt, the answer or the key.
         """
-        seconds = self._settings.timeout_seconds
-        try:
-            async with asyncio.timeout(seconds):
-                return read_answer(await self._complete(prompt, max_tokens))
-        except TimeoutError:
-            raise SummarizerError(f"the model gave no answer within {seconds:g} s") from None
-        # without the cause: servers repeat keys and prompts in their messages
-        except APIStatusError as error:
-            kind = NoSummaryError if error.status_code in REFUSALS else SummarizerError
-            raise kind(f"the model's server answered with status {error.status_code}") from None
-        except OpenAIError as error:
-            name = type(error).__name__
-            raise SummarizerError(f"the model's server can't be reached: {name}") from None
-
-    async def _complete(self, prompt: str, max_tokens: int) -> object:
         options: dict[str, Any] = {self._settings.limit_field: max_tokens}
         if self._settings.temperature is not None:
             options["temperature"] = self._settings.temperature
-        attributes: Attributes = {
-            "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": "openai",  # the protocol, whichever server it is
-            "gen_ai.request.model": self.name,
-            "gen_ai.request.max_tokens": max_tokens,
-        }
-        with child_span(f"chat {self.name}", SpanKind.CLIENT, attributes):
-            try:
-                completion: object = await self._client.chat.completions.create(
-                    model=self.name, messages=[{"role": "user", "content": prompt}], **options
-                )
-            except (ValueError, RecursionError):
-                raise SummarizerError("the model's answer is not JSON") from None
+        errors = SummarizerError, NoSummaryError
+        limits = {"gen_ai.request.max_tokens": max_tokens}
+        async with calling(self.name, "chat", self._settings.timeout_seconds, errors, **limits):
+            completion: object = await self._client.chat.completions.create(
+                model=self.name, messages=[{"role": "user", "content": prompt}], **options
+            )
             set_attributes(answer_attributes(completion))
-        return completion
+        return read_answer(completion)
 
 
 def read_answer(completion: object) -> str:
