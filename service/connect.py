@@ -118,7 +118,7 @@ async def _locate_bus(
     from service.adapters.embedded import server as embedded  # noqa: PLC0415 - loads the driver
 
     if not shared:
-        url = await stack.enter_async_context(embedded.embedded_server(binary=binary))
+        url = await stack.enter_async_context(embedded.embedded_server(binary))
         return url, {"origin": binary.origin}
     server = await stack.enter_async_context(embedded.shared_server(binary))
     address = ADDRESS if server.kept else None

@@ -57,16 +57,9 @@ class RealServer:
 
     def start(self) -> None:
         """Start it, on the same port every time, and wait until it answers."""
+        self._directory.mkdir(parents=True, exist_ok=True)
         self._guard = subprocess.Popen(  # noqa: S603 - our own guard
-            [
-                sys.executable,
-                "-I",
-                "-S",
-                GUARD,
-                str(os.getpid()),
-                self._binary.path,
-                self._directory,
-            ],
+            [sys.executable, "-I", "-S", GUARD, str(os.getpid()), self._binary.path],
             stdin=subprocess.PIPE,
             start_new_session=True,
         )
@@ -112,6 +105,7 @@ class RealServer:
     def _configuration(self) -> str:
         durable = "yes" if self._durable else "no"
         lines = [
+            f'dir "{self._directory}"',
             *("bind 127.0.0.1", f"port {self.port}", f'unixsocket "{self.socket.name}"'),
             *('save ""', f"appendonly {durable}"),
             *self._more,

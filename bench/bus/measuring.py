@@ -16,6 +16,7 @@ from bench.bus.figures import FLEETS, MANY, ONE, Round, figures
 from bench.bus.fleets import Fleet, Measured, echo, workers
 from bench.bus.load import Callers, Command
 from bench.processes import cpu_seconds, usage
+from service.adapters.embedded.binaries import find_server
 from service.adapters.embedded.server import embedded_server
 
 #: Seconds that a worker is left alone before its idle CPU is read.
@@ -48,8 +49,11 @@ QUICK: Final = Effort(
 
 async def measured(effort: Effort) -> dict[str, Any]:
     """Measure everything and return the figures by their keys."""
+    binary = find_server()
+    if binary is None:
+        raise SystemExit("no server to start: make bench-env")
     async with AsyncExitStack() as stack:
-        url = await stack.enter_async_context(embedded_server())
+        url = await stack.enter_async_context(embedded_server(binary))
         starting = (workers(stack, url, "constant", number) for number in FLEETS)
         *alone, builds = await asyncio.gather(*starting, workers(stack, url, "build", 1))
         fleets = dict(zip(FLEETS, alone, strict=True))

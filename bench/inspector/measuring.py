@@ -17,6 +17,7 @@ from bench.bus.lean import Part
 from bench.bus.load import Callers, Command, over_channel, over_stream
 from bench.inspector.browser import opened
 from bench.processes import HUNG_SECONDS, started
+from service.adapters.embedded.binaries import find_server
 from service.adapters.embedded.server import embedded_server
 from tests.bus_server import free_port
 
@@ -72,9 +73,12 @@ class Pair:
 
 async def measured(effort: Effort, *, browser: bool) -> dict[str, Any]:
     """Measure and return the figures by their keys."""
+    binary = find_server()
+    if binary is None:
+        raise SystemExit("no server to start: make bench-env")
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        url, port = await enter(embedded_server()), free_port()
+        url, port = await enter(embedded_server(binary)), free_port()
         address = f"http://127.0.0.1:{port}"
         fleet = await _worker(stack, url, port)
         given = json.dumps([address, OWNER])

