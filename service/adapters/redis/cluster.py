@@ -68,7 +68,7 @@ class Cluster(Servers):
     """The `Servers` of a cluster."""
 
     def __init__(self, nodes: "Nodes") -> None:
-        super().__init__()
+        super().__init__(nodes.first.clients)
         self._nodes = nodes
 
     async def execute(self, calls: Sequence[Command]) -> list[Any]:
@@ -106,6 +106,14 @@ class Cluster(Servers):
         command = Command("PUBLISH", channel, payload)
         receivers = await _first_reply(self._nodes.nearest(channel), command)
         return int(receivers) or (await self.count_subscribers([channel]))[0]
+
+    async def get(self, keys: Sequence[str]) -> Sequence[Any]:
+        """Return the values of keys, each from its node."""
+        return await self.execute([Command("GET", key) for key in keys])
+
+    async def may_exist(self, keys: Sequence[str]) -> bool:  # noqa: ARG002 - of several slots
+        """Return True: a command takes keys of one slot only."""
+        return True
 
     async def count_subscribers(self, channels: Sequence[str]) -> list[int]:
         """Return the subscribers on all nodes: each node knows only its own."""
@@ -270,7 +278,7 @@ class Nodes:
             raise ConfigError("bus.url: a cluster has only database 0")
         self._host = address.get("host", "localhost")
         #: The node of the URL, which reports the slots if no other node answers.
-        self._first = Node(f"{self._host}:{address.get('port', 6379)}", clients)
+        self.first = Node(f"{self._host}:{address.get('port', 6379)}", clients)
         self._nodes: dict[tuple[str, int], Node] = {}
         self._slots: dict[int, Node] = {}
         self._refreshed_at = -PAUSE_SECONDS
@@ -278,7 +286,7 @@ class Nodes:
     @property
     def all(self) -> "list[Node]":
         """Return the nodes that have slots, or else that of the URL; available ones first."""
-        nodes = dict.fromkeys(self._slots.values()) or [self._first]
+        nodes = dict.fromkeys(self._slots.values()) or [self.first]
         return sorted(nodes, key=lambda node: node.unavailable)
 
     @property
@@ -308,7 +316,7 @@ class Nodes:
         if monotonic() - self._refreshed_at < PAUSE_SECONDS:
             return
         slots: dict[int, Node] = {}
-        nodes = dict.fromkeys([*self.all, self._first])
+        nodes = dict.fromkeys([*self.all, self.first])
         for low, high, primary, *_ in await _first_reply(nodes, Command("CLUSTER SLOTS", at="")):
             node = self._at(primary[0].decode() or self._host, int(primary[1]))
             slots.update(dict.fromkeys(range(low, high + 1), node))

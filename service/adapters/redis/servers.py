@@ -1,6 +1,5 @@
 """Run commands and read streams on one server; `cluster` does the same on several."""
 
-from abc import ABC, abstractmethod
 from asyncio import timeout
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -92,12 +91,16 @@ class ServerClock:
         return max(0.0, (self.now() - self.written_at(entry_id)).total_seconds())
 
 
-class Servers(ABC):
-    """One server, or a cluster. Most methods raise redis-py's errors."""
+class Servers:
+    """One server, which has all keys; `Cluster` has several. Most methods raise redis-py's errors.
 
-    def __init__(self) -> None:
+    Its clients are those of the server, or of a cluster's first node.
+    """
+
+    def __init__(self, clients: Clients) -> None:
         #: The clock that stamps entries.
         self.clock = ServerClock()
+        self._clients = clients
 
     async def run(self, action: str, calls: Sequence[Command]) -> list[Any]:
         """Run calls; raises the first error among their replies, after all have run.
@@ -159,87 +162,30 @@ class Servers(ABC):
             replies += new
         return entries_in(replies)
 
-    @abstractmethod
     async def execute(self, calls: Sequence[Command]) -> list[Any]:
         """Run calls, those of one server in order and in one round trip; return their replies.
 
         A `ResponseError` is returned as a reply. So is the error of an unavailable cluster node,
         as long as another node is available (`is_unavailable`).
         """
+        return await execute(self._clients.commands, calls)
 
     async def get(self, keys: Sequence[str]) -> Sequence[Any]:
         """Return the values of keys, None for a missing one; errors as `execute` returns them."""
-        return await self.execute([Command("GET", key) for key in keys])
+        (values,) = raise_first_error(await self.execute([Command("MGET", *keys)]))
+        return list(values)
 
-    async def may_exist(self, keys: Sequence[str]) -> bool:  # noqa: ARG002 - of several slots
+    async def may_exist(self, keys: Sequence[str]) -> bool:
         """Return False if none of the keys exists, as far as one command can tell."""
-        return True
+        (count,) = await self.execute([Command("EXISTS", *keys)])
+        return bool(count)  # an error, if the user may not ask
 
     async def count_subscribers(self, channels: Sequence[str]) -> list[int]:
         """Return the subscribers of channels for which a script's PUBLISH returned 0."""
         return [0] * len(channels)
 
-    @abstractmethod
-    def pubsub(self, channel: str, attempt: int) -> PubSub:
+    def pubsub(self, channel: str, attempt: int) -> PubSub:  # noqa: ARG002 - of a cluster
         """Return a subscription over a connection of its own, for the nth attempt to subscribe."""
-
-    @abstractmethod
-    async def publish(self, channel: str, payload: bytes) -> int:
-        """Send to a channel; returns the number of subscribers."""
-
-    @abstractmethod
-    def keys(self, pattern: str, count: int) -> AsyncIterator[str]:
-        """Yield the keys that match a glob; SCAN looks at ``count`` keys a step.
-
-        A key may be yielded twice. An unavailable node raises, rather than leave out its keys.
-        """
-
-    @abstractmethod
-    async def ping(self) -> None:
-        """Raise unless a server answers; measures its clock."""
-
-    @abstractmethod
-    async def _wait(self, reading: Reading) -> list[StreamEntry]:
-        """Wait for entries of any stream; each yields its share at most."""
-
-
-@asynccontextmanager
-async def open_server(url: str, options: BusOptions) -> AsyncIterator["OneServer"]:
-    """Connect to ``redis://``, ``rediss://`` or ``unix://``; raises `BusError`, `ConfigError`."""
-    async with AsyncExitStack() as stack:
-        clients = make_clients(stack, url, options)
-        server = OneServer(clients)
-        # without the user and the password
-        address = clients.commands.connection_pool.connection_kwargs
-        tcp = f"{address.get('host', 'localhost')}:{address.get('port', 6379)}"
-        with bus_errors(f"connect to {address.get('path') or tcp}"):
-            await server.ping()
-        yield server
-
-
-class OneServer(Servers):
-    """A server that has all keys."""
-
-    def __init__(self, clients: Clients) -> None:
-        super().__init__()
-        self._clients = clients
-
-    async def execute(self, calls: Sequence[Command]) -> list[Any]:
-        """Run calls in one round trip."""
-        return await execute(self._clients.commands, calls)
-
-    async def get(self, keys: Sequence[str]) -> Sequence[Any]:
-        """Return the values of keys, by one command."""
-        (values,) = raise_first_error(await self.execute([Command("MGET", *keys)]))
-        return list(values)
-
-    async def may_exist(self, keys: Sequence[str]) -> bool:
-        """Return whether any of the keys exists; True if the user may not ask."""
-        (count,) = await self.execute([Command("EXISTS", *keys)])
-        return bool(count)
-
-    def pubsub(self, channel: str, attempt: int) -> PubSub:  # noqa: ARG002 - always the same server
-        """Return a subscription over a connection of its own."""
         return self._clients.subscribing.pubsub()
 
     async def publish(self, channel: str, payload: bytes) -> int:
@@ -247,19 +193,37 @@ class OneServer(Servers):
         return int(await self._clients.commands.publish(channel, payload))
 
     async def keys(self, pattern: str, count: int) -> AsyncIterator[str]:
-        """Yield the keys that match a glob."""
+        """Yield the keys that match a glob; SCAN looks at ``count`` keys a step.
+
+        A key may be yielded twice. An unavailable node raises, rather than leave out its keys.
+        """
         async for key in self._clients.commands.scan_iter(match=pattern, count=count):
             yield key.decode()
 
     async def ping(self) -> None:
-        """Raise unless the server answers; measures its clock."""
+        """Raise unless a server answers; measures its clock."""
         await self.clock.measure(self._clients.commands.time)
 
     async def _wait(self, reading: Reading) -> list[StreamEntry]:
+        """Wait for entries of any stream; each yields its share at most."""
         async with timeout(reading.wait + reading.patience):
             command = reading.command(reading.keys, reading.share, reading.wait)
             (reply,) = raise_first_error(await execute(self._clients.blocking, [command]))
             return read_entries(reply)
+
+
+@asynccontextmanager
+async def open_server(url: str, options: BusOptions) -> AsyncIterator[Servers]:
+    """Connect to ``redis://``, ``rediss://`` or ``unix://``; raises `BusError`, `ConfigError`."""
+    async with AsyncExitStack() as stack:
+        clients = make_clients(stack, url, options)
+        server = Servers(clients)
+        # without the user and the password
+        address = clients.commands.connection_pool.connection_kwargs
+        tcp = f"{address.get('host', 'localhost')}:{address.get('port', 6379)}"
+        with bus_errors(f"connect to {address.get('path') or tcp}"):
+            await server.ping()
+        yield server
 
 
 def raise_first_error(replies: list[Any]) -> list[Any]:

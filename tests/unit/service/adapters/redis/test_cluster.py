@@ -1,6 +1,5 @@
 import socket
 from contextlib import AsyncExitStack
-from typing import Any, cast
 
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -18,10 +17,11 @@ from service.adapters.redis.servers import Reading
 
 async def test_without_a_stream_that_can_be_read_there_is_nothing() -> None:
     """No stream has a group yet if the nodes of all are unavailable as a worker starts."""
-    nodes: Any = cast(Nodes, None)
     reading = Reading(group="g", consumer="c", keys=[], slots=3, wait=0.01, patience=1)
+    async with AsyncExitStack() as stack:
+        cluster = Cluster(Nodes(stack, "redis://127.0.0.1:1", BusOptions()))
 
-    assert await Cluster(nodes).read(reading) == []
+        assert await cluster.read(reading) == []
 
 
 @pytest.mark.parametrize(

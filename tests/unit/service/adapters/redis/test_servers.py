@@ -1,11 +1,11 @@
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from redis.asyncio.client import PubSub
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from service.adapters.redis.clients import Clients
 from service.adapters.redis.driver import Command
 from service.adapters.redis.servers import Reading, ServerClock, Servers, StreamEntry, read_entries
 
@@ -48,7 +48,7 @@ class Shelves(Servers):
     """Servers with a number of entries in each stream, and count the round trips."""
 
     def __init__(self, **waiting: int) -> None:
-        super().__init__()
+        super().__init__(cast("Clients", None))
         self.trips: list[list[str]] = []
         #: what each wait in turn finds; the later ones find nothing
         self.arriving: list[list[StreamEntry]] = []
@@ -67,21 +67,6 @@ class Shelves(Servers):
         taken = min(count, self._waiting[key])
         self._waiting[key] -= taken
         return [[key.encode(), [(b"%d-0" % number, FIELDS) for number in range(taken)]]]
-
-    def pubsub(self, channel: str, attempt: int) -> PubSub:
-        """Subscribe to nothing."""
-        raise NotImplementedError
-
-    async def publish(self, channel: str, payload: bytes) -> int:
-        """Reach nobody."""
-        return 0
-
-    def keys(self, pattern: str, count: int) -> AsyncIterator[str]:
-        """Know no key."""
-        raise NotImplementedError
-
-    async def ping(self) -> None:
-        """Be there."""
 
 
 def _reading(keys: str, slots: int, wait: float = 0.0) -> Reading:

@@ -8,7 +8,7 @@ from redis.crc import key_slot
 
 from service.adapters.redis import shards as redis_shards
 from service.adapters.redis.driver import Command
-from service.adapters.redis.servers import OneServer, Servers
+from service.adapters.redis.servers import Servers
 from service.adapters.redis.shards import (
     MAX_SHARDS,
     REPORT,
@@ -65,7 +65,7 @@ def test_other_numbers_are_refused(value: bytes) -> None:
 
 def shards_of(*counts: int) -> Shards:
     """Return what a process knows that has seen these numbers of shards, one after the other."""
-    nowhere: OneServer = None  # type: ignore[assignment] # nothing is looked up here
+    nowhere = cast("Servers", None)  # nothing is looked up here
     shards = Shards(nowhere, "p.", result_ttl_seconds=60)
     for count in counts:
         shards._use(count)
