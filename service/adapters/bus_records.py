@@ -10,12 +10,14 @@ from typing import Final, Literal
 
 from formatters.rows import fix_surrogates
 from service.errors import InvalidRequestError
-from service.ports.bus import DeadLetter, Delivery
+from service.ports.bus import DeadLetter, DeadLetters, Delivery
 from service.wire.payload import read_json
 from service.wire.response import UNPACKED_MAX_BYTES
 
 #: The part of a record that names the owner: in a stored answer, and in a build report.
 Holder = Literal["response", "request"]
+#: Dead letters deleted in one command.
+DROP_COUNT: Final = 100
 
 
 def dead_letter_fields(delivery: Delivery, reason: str, at: datetime) -> dict[str, bytes]:
@@ -59,6 +61,20 @@ def read_dead_letter(letter_id: str, fields: Mapping[str, bytes]) -> DeadLetter:
         attempts=attempts,
         at=at,
     )
+
+
+async def forget_letters(letters: DeadLetters, owner_key: str, *, dry_run: bool) -> tuple[int, int]:
+    """Delete an owner's dead letters; return how many there were, and how many name no owner."""
+    owned: list[str] = []
+    unreadable = 0
+    async for letter in letters.scan():
+        owners = owners_of(letter.payload)
+        unreadable += not owners
+        if owner_key in owners:
+            owned.append(letter.id)
+    for start in range(0, 0 if dry_run else len(owned), DROP_COUNT):
+        await letters.drop(owned[start : start + DROP_COUNT])
+    return len(owned), unreadable
 
 
 def owner_in(packed: bytes, holder: Holder) -> str | None:

@@ -8,7 +8,7 @@ import structlog
 
 from service.adapters.arrivals import Arrivals
 from service.adapters.bus_options import BusOptions
-from service.adapters.bus_records import owner_in, owners_of, read_dead_letter
+from service.adapters.bus_records import forget_letters, owner_in, owners_of, read_dead_letter
 from service.adapters.memory.hub import Fields, MemoryHub, Replies
 from service.adapters.memory.inbox import MemoryInbox
 from service.errors import ConfigError
@@ -139,21 +139,17 @@ class MemoryBus:
             for build_id, packed in hub.reports.kept.items()
             if owner_in(packed, "request") == owner_key
         ]
-        dead = hub.streams[prefix + Topics.CONTEXT_BUILD_DEAD].entries
-        owners = {entry_id: owners_of(fields.get("data", b"")) for entry_id, fields in dead.items()}
-        letters = [entry_id for entry_id, named in owners.items() if owner_key in named]
         if not dry_run:
             for key in results:
                 hub.results.pop(key, None)  # it may have expired meanwhile
             for build_id in reports:
                 hub.reports.kept.pop(build_id, None)
-            for entry_id in letters:
-                del dead[entry_id]
+        dead, unreadable = await forget_letters(self.dead_letters, owner_key, dry_run=dry_run)
         return Forgotten(
             results=len(results),
             reports=len(reports),
-            dead_letters=len(letters),
-            unreadable=sum(not named for named in owners.values()),
+            dead_letters=dead,
+            unreadable=unreadable,
             waiting=sum(
                 owner_key in owners_of(fields.get("data", b""))
                 for topic in self._topics

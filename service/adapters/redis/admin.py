@@ -1,7 +1,6 @@
-"""Operations on a Redis bus: dead letters, the number of shards, and an owner's erasure."""
+"""Operations on a Redis bus: dead letters, the number of shards, and what an owner has."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from redis.exceptions import ResponseError
@@ -11,8 +10,6 @@ from service.adapters.redis.driver import Call, Command, as_bus_error, bus_error
 from service.adapters.redis.scripts import RETRY
 from service.adapters.redis.servers import Servers
 from service.adapters.redis.shards import (
-    REPORT,
-    RESULT,
     all_topics,
     escape_glob,
     parse_count,
@@ -21,15 +18,13 @@ from service.adapters.redis.shards import (
 )
 from service.aio import batches
 from service.errors import ConfigError
-from service.ports.bus import DeadLetter, DeadLetters, Forgotten, RequestStream
+from service.ports.bus import DeadLetter, RequestStream
 from service.wire.protocol import Topics
 
 #: Values and entries read in one round trip: each may have some megabytes.
 PAGE: Final = 20
 #: Keys that one step of SCAN looks at: well under a millisecond of the server's time.
 SCAN_COUNT: Final = 100
-#: Dead letters deleted in one command.
-DROP_COUNT: Final = 100
 
 
 class RedisDeadLetters:
@@ -124,74 +119,40 @@ class RedisRequestShards:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class RedisErasure:
-    """The erasure of one owner.
+async def forget_values(
+    servers: Servers, start: str, holder: Holder, owner_key: str, *, dry_run: bool
+) -> int:
+    """Delete an owner's values among those whose keys begin so, or only count them.
 
-    The keys of results and reports are hashes. An index by owner would cost each build a write,
-    for values that live for a minute. So erasure, which is rare, reads all of them with SCAN, in
-    small steps between which the server serves others.
+    Keys of results and reports are hashes. An index by owner would cost each build a write, for
+    values that live for a minute. So erasure, which is rare, reads all of them with SCAN, in small
+    steps between which the server serves others.
     """
+    owned: set[str] = set()
+    with bus_errors("search for an owner's values"):
+        async for keys in batches(servers.keys(f"{escape_glob(start)}*", SCAN_COUNT), PAGE):
+            # a key of another type is not ours, and its reply is an error
+            calls = [Command("GET", key) for key in keys]
+            values = await servers.ask("read an owner's values", calls)
+            new = {
+                key
+                for key, value in zip(keys, values, strict=True)
+                if isinstance(value, bytes) and owner_in(value, holder) == owner_key
+            }
+            owned |= new
+            if not dry_run:
+                calls = [Command("UNLINK", key) for key in new]
+                await servers.run("delete an owner's values", calls)
+    return len(owned)
 
-    servers: Servers
-    prefix: str
-    dead_letters: DeadLetters
-    #: The names of the streams, with the prefix.
-    streams: Sequence[str]
-    owner_key: str
-    #: Count, and delete nothing.
-    dry_run: bool = field(kw_only=True)
 
-    async def forget(self) -> Forgotten:
-        """Delete answers, reports and dead letters; count what has to stay."""
-        dead, unreadable = await self._forget_dead_letters()
-        return Forgotten(
-            results=await self._forget_values(RESULT, "response"),
-            reports=await self._forget_values(REPORT, "request"),
-            dead_letters=dead,
-            unreadable=unreadable,
-            waiting=sum(
-                [
-                    self.owner_key in owners_of(fields.get(b"data", b""))
-                    for stream in self.streams
-                    async for _, fields in _entries(self.servers, stream)
-                ]
-            ),
-        )
-
-    async def _forget_values(self, start: str, holder: Holder) -> int:
-        """Forget the values whose keys begin with the prefix and this."""
-        owned: set[str] = set()
-        pattern = f"{escape_glob(self.prefix + start)}*"
-        with bus_errors("search for an owner's values"):
-            async for keys in batches(self.servers.keys(pattern, SCAN_COUNT), PAGE):
-                calls = [Command("GET", key) for key in keys]
-                # a key of another type is not ours, and its reply is an error
-                values = await self.servers.ask("read an owner's values", calls)
-                new = {
-                    key
-                    for key, value in zip(keys, values, strict=True)
-                    if isinstance(value, bytes) and owner_in(value, holder) == self.owner_key
-                }
-                owned |= new
-                if not self.dry_run:
-                    calls = [Command("UNLINK", key) for key in new]
-                    await self.servers.run("delete an owner's values", calls)
-        return len(owned)
-
-    async def _forget_dead_letters(self) -> tuple[int, int]:
-        """Return how many were the owner's, and how many name no owner."""
-        owned: list[str] = []
-        unreadable = 0
-        async for letter in self.dead_letters.scan():
-            owners = owners_of(letter.payload)
-            unreadable += not owners
-            if self.owner_key in owners:
-                owned.append(letter.id)
-        if not self.dry_run:
-            for start in range(0, len(owned), DROP_COUNT):
-                await self.dead_letters.drop(owned[start : start + DROP_COUNT])
-        return len(owned), unreadable
+async def count_entries(servers: Servers, keys: Iterable[str], owner_key: str) -> int:
+    """Return how many entries of streams name an owner."""
+    count = 0
+    for key in keys:
+        async for _, fields in _entries(servers, key):
+            count += owner_key in owners_of(fields.get(b"data", b""))
+    return count
 
 
 async def _entries(

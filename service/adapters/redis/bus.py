@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
+from functools import partial
 from math import ceil
 from typing import Any, Final
 
@@ -10,7 +11,13 @@ import structlog
 
 from service.adapters.arrivals import Arrivals
 from service.adapters.bus_options import BusOptions
-from service.adapters.redis.admin import RedisDeadLetters, RedisErasure, RedisRequestShards
+from service.adapters.bus_records import forget_letters
+from service.adapters.redis.admin import (
+    RedisDeadLetters,
+    RedisRequestShards,
+    count_entries,
+    forget_values,
+)
 from service.adapters.redis.cluster import open_cluster
 from service.adapters.redis.driver import Call, Command, bus_errors, is_unavailable, is_unusable_key
 from service.adapters.redis.finishing import Finisher
@@ -18,7 +25,7 @@ from service.adapters.redis.inbox import RedisInbox
 from service.adapters.redis.pubsub import Subscription, following
 from service.adapters.redis.scripts import ENQUEUE, RENUMBER
 from service.adapters.redis.servers import Servers, open_server, raise_first_error
-from service.adapters.redis.shards import Shard, Shards, all_topics, report_key
+from service.adapters.redis.shards import REPORT, RESULT, Shard, Shards, all_topics, report_key
 from service.ports.bus import RECALL_FIELD, Answer, Enqueued, Forgotten, Identity, Receipt
 from service.wire.protocol import ROW_TOPICS, SIDE_TOPICS, Topics
 from service.wire.response import StoredResult, unpack_result
@@ -183,8 +190,16 @@ class RedisBus:
 
     async def forget(self, owner_key: str, *, dry_run: bool = False) -> Forgotten:
         """Delete an owner's stored answers, reports and dead letters, or only count them."""
-        where = (self._servers, self._options.prefix, self.dead_letters, self._streams)
-        return await RedisErasure(*where, owner_key, dry_run=dry_run).forget()
+        dead, unreadable = await forget_letters(self.dead_letters, owner_key, dry_run=dry_run)
+        prefix = self._options.prefix
+        forget = partial(forget_values, self._servers, owner_key=owner_key, dry_run=dry_run)
+        return Forgotten(
+            results=await forget(prefix + RESULT, "response"),
+            reports=await forget(prefix + REPORT, "request"),
+            dead_letters=dead,
+            unreadable=unreadable,
+            waiting=await count_entries(self._servers, self._streams, owner_key),
+        )
 
     async def ping(self) -> None:
         """Raise `BusError` unless the bus answers; measures its clock."""
