@@ -37,16 +37,16 @@ class PlainHistory:
 
     def append(self, batch: list[Row]) -> int:
         """Add rows that are new by their id; returns how many were."""
+        first: dict[object, Row] = {}
+        for row in batch:
+            first.setdefault(row["id"], row)
+        batch = list(first.values())
         times = (datetime.fromisoformat(str(row["timestamp"])) for row in batch if row["timestamp"])
         before = max((when for when, _ in self.rows), default=RECEIPT)
         before = min(before, next(times, before))
         known = {row["id"] for _, row in self.rows}
-        seen: set[object] = set()
         new = 0
         for row in batch:
-            if row["id"] in seen:
-                continue
-            seen.add(row["id"])
             if row["timestamp"] is not None:
                 before = datetime.fromisoformat(str(row["timestamp"]))
             if row["id"] not in known:
