@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final, NamedTuple, Protocol
 
 from cachetools import LRUCache
@@ -56,8 +56,6 @@ class Archiving:
     #: The run and the build that left the rows out.
     run_id: str
     build_id: str
-    #: The age at which copies expire; at least the owner's own expired copies are deleted.
-    retention: timedelta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

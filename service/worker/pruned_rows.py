@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
 from typing import Final
 
 import structlog
@@ -89,12 +88,8 @@ class PrunedRows:
     def _archiving(self, built: Built, reasons: Mapping[str, str]) -> Archiving | None:
         if not self._settings.archive:
             return None
-        return Archiving(
-            reasons=reasons,
-            run_id=built.request.run_id,
-            build_id=built.content.build_id,
-            retention=timedelta(days=self._settings.retention_days),
-        )
+        build_id = built.content.build_id
+        return Archiving(reasons=reasons, run_id=built.request.run_id, build_id=build_id)
 
     async def _publish_event(self, built: Built, new: Sequence[str]) -> None:
         request, blocks = built.request, (HISTORY_BLOCKS[built.plan.layout], Tag.RECALLED)

@@ -6,7 +6,7 @@ import socket
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -93,10 +93,7 @@ def test_rows_are_pruned_and_restored_by_hand(ctxb: Ctxb) -> None:
 def test_the_archive_is_shown(ctxb: Ctxb) -> None:
     """The last pruned row is first, with the reason, and as JSON with run and build."""
     note = Archiving(
-        reasons={"m0": "older", "m1": "memory_limit"},
-        run_id="run_1",
-        build_id="bld_1",
-        retention=timedelta(days=1),
+        reasons={"m0": "older", "m1": "memory_limit"}, run_id="run_1", build_id="bld_1"
     )
 
     settings = Settings(store=StoreSettings(url=SecretStr("sqlite:///ctxb.db")))

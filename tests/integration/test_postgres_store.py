@@ -133,27 +133,6 @@ async def blocked(url: str, count: int) -> None:
     await connection.close()
 
 
-async def test_old_copies_that_others_hold_are_left_for_later(postgres_url: str) -> None:
-    """Who archives never waits for another owner's copies, so that no two wait for each other."""
-    clock = Clock()
-    note = Archiving(
-        reasons={"a": "older"}, run_id="r", build_id="b", retention=timedelta(seconds=60)
-    )
-    async with open_sql_store(postgres_url, Words, clock, HASTY) as stores:
-        for owner in "opq":
-            await stores.history.append(owner, [row("a")])
-        await stores.history.flag_fallen("o", ["a"], archiving=note)
-        clock.now += timedelta(seconds=61)
-        other = await asyncpg.connect(postgres_url)
-        async with other.transaction():
-            await other.execute("SELECT FROM archive FOR UPDATE")
-            assert await stores.history.flag_fallen("p", ["a"], archiving=note) == ["a"]
-            assert len(await stores.history.archived("o", 9)) == 1
-        await other.close()
-        await stores.history.flag_fallen("q", ["a"], archiving=note)
-        assert await stores.history.archived("o", 9) == []
-
-
 async def test_errors_reveal_nothing_that_users_said(postgres_url: str) -> None:
     """The server quotes the row that it refuses; neither the error nor its causes do."""
     owner, content = "my owner", "my secret"
@@ -244,9 +223,7 @@ async def test_copies_that_others_hold_expire_later(postgres_url: str) -> None:
     """Who deletes old copies waits for nobody, and takes no more than it was asked to."""
     clock = Clock()
     names = [str(number) for number in range(9)]
-    note = Archiving(
-        reasons=dict.fromkeys(names, "older"), run_id="r", build_id="b", retention=timedelta(days=9)
-    )
+    note = Archiving(reasons=dict.fromkeys(names, "older"), run_id="r", build_id="b")
     async with open_sql_store(postgres_url, Words, clock, HASTY) as stores:
         await stores.history.append("o", [row(name) for name in names])
         await stores.history.flag_fallen("o", names, archiving=note)
@@ -267,12 +244,7 @@ async def test_nothing_that_changes_a_history_deadlocks(postgres_url: str) -> No
     clock = Clock()
     names = [str(number) for number in range(12)]
     old = datetime(2025, 1, 1, 10, 6, tzinfo=UTC)
-    note = Archiving(
-        reasons=dict.fromkeys(names, "older"),
-        run_id="r",
-        build_id="b",
-        retention=timedelta(microseconds=1),
-    )
+    note = Archiving(reasons=dict.fromkeys(names, "older"), run_id="r", build_id="b")
 
     async def work(stores: Stores, owner: str) -> None:
         for _ in range(8):

@@ -78,12 +78,7 @@ async def test_marks_go_with_their_rows_and_copies_stay(stores: Stores, clock: C
     await stores.history.append("o", [row("a", at(1)), row(ODD, at(2)), row("c", at(3))])
     await stores.history.append("p", [row("a", at(9))])
     for owner, names in (("o", ["a", ODD, "c"]), ("p", ["a"])):
-        note = Archiving(
-            reasons=dict.fromkeys(names, "older"),
-            run_id="r",
-            build_id="b",
-            retention=timedelta(days=1),
-        )
+        note = Archiving(reasons=dict.fromkeys(names, "older"), run_id="r", build_id="b")
         await stores.history.flag_fallen(owner, names, archiving=note)
 
     assert await stores.history.expire(minute(5), 2**80) == 3

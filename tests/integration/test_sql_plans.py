@@ -110,9 +110,7 @@ async def summarised(stores: Stores) -> None:
 
 async def fallen(stores: Stores, names: Sequence[str] = NAMES) -> None:
     """Have a few rows fall out, with copies."""
-    note = Archiving(
-        reasons=dict.fromkeys(names, "r"), run_id="r", build_id="b", retention=timedelta(days=1)
-    )
+    note = Archiving(reasons=dict.fromkeys(names, "r"), run_id="r", build_id="b")
     await stores.history.flag_fallen("o", names, archiving=note)
 
 

@@ -284,23 +284,6 @@ async def test_two_engines_report_a_row_once(sql: Sql) -> None:
         assert sorted(name for each in reported for name in each.result()) == sorted(names)
 
 
-async def test_old_copies_of_every_owner_go(sql: Sql) -> None:
-    """Archiving deletes expired copies, also of owners who never come back."""
-    note = Archiving(
-        reasons={"a": "older"}, run_id="r", build_id="b", retention=timedelta(seconds=60)
-    )
-    moment = [RECEIPT]
-    async with open_sql_store(sql.url, Words, lambda: moment[0]) as stores:
-        for owner in "op":
-            await stores.history.append(owner, [row("a")])
-        await stores.history.flag_fallen("o", ["a"], archiving=note)
-        moment[0] += timedelta(seconds=61)
-        await stores.history.flag_fallen("p", ["a"], archiving=note)
-
-        assert await stores.history.archived("o", 10) == []
-        assert len(await stores.history.archived("p", 10)) == 1
-
-
 # --- URLs and errors -------------------------------------------------------------------------
 
 
@@ -386,7 +369,7 @@ async def test_a_refused_request_is_no_store_error(url: str) -> None:
 
 async def test_retention_writes_nothing_where_nothing_has_expired(file: Path, url: str) -> None:
     """It only reads: it goes on where another process holds the lock of the writer."""
-    note = Archiving(reasons={"a": "older"}, run_id="r", build_id="b", retention=timedelta(days=9))
+    note = Archiving(reasons={"a": "older"}, run_id="r", build_id="b")
     async with open_sql_store(url, Words, receipt) as stores:
         await stores.history.append("o", [row("a", at(1))])
         await stores.history.flag_fallen("o", ["a"], archiving=note)

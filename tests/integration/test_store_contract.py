@@ -635,7 +635,6 @@ def noted(reason: str, *names: str, **fields: str) -> Archiving:
         reasons=dict.fromkeys(names, reason),
         run_id=fields.get("run_id", "run_2"),
         build_id=fields.get("build_id", "bld_1"),
-        retention=timedelta(days=1),
     )
 
 
@@ -669,23 +668,12 @@ async def test_rows_are_archived_as_they_fall_out(stores: Stores, clock: Clock) 
 @pytest.mark.parametrize("run_id", ["a\0b", "a\\0b", "\\", "a\ud800b", ""])
 async def test_copies_report_any_run(stores: Stores, run_id: str) -> None:
     """A run's id is a stranger's text, and comes back; a lone surrogate as its replacement."""
-    note = Archiving(reasons={"1": "r"}, run_id=run_id, build_id="b", retention=timedelta(days=1))
+    note = Archiving(reasons={"1": "r"}, run_id=run_id, build_id="b")
     await stores.history.append("o", [row("1", at(1))])
     await stores.history.flag_fallen("o", ["1"], archiving=note)
 
     (copy,) = await stores.history.archived("o", 9)
     assert copy.run_id == run_id.replace("\ud800", "\ufffd")
-
-
-async def test_copies_go_when_they_are_old(stores: Stores, clock: Clock) -> None:
-    """Copies past the retention go with the next pruned row, which is not reported again."""
-    await stores.history.append("o", [row("a", at(1)), row("b", at(2))])
-    await stores.history.flag_fallen("o", ["a"], archiving=noted("older", "a"))
-    clock.now += timedelta(days=1, seconds=1)
-    await stores.history.flag_fallen("o", ["b"], archiving=noted("older", "b"))
-
-    assert [copy.row["id"] for copy in await stores.history.archived("o", 10)] == ["b"]
-    assert await stores.history.flag_fallen("o", ["a"], archiving=noted("older", "a")) == []
 
 
 async def test_an_owner_is_counted(stores: Stores) -> None:

@@ -205,7 +205,6 @@ class MemoryHistory:
         owner.fallen.update(new)
         if archiving:
             now = self._clock()
-            owner.archive = [copy for copy in owner.archive if copy.at >= now - archiving.retention]
             owner.archive += [
                 ArchivedRow(
                     row=json.loads(owner.stored[row_id].record.body),

@@ -193,8 +193,7 @@ EXPIRED_COPIES: Final = (
     .order_by(archive.c.archived_at)
     .limit(LIMIT)
 )
-#: Deletes them. Copies that another transaction has locked are left for the next time: waiting for
-#: them with an owner locked could be a deadlock.
+#: Deletes them; copies that another transaction has locked are left for the next time.
 DELETE_COPIES: Final = delete(archive).where(
     archive.c.number.in_(EXPIRED_COPIES.with_for_update(skip_locked=True))
 )

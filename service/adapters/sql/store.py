@@ -299,7 +299,7 @@ class SqlHistory:
             flagged = await execute_by_ids(connection, queries.FLAG_FALLEN, owner, list(ids_by_key))
             new_keys = ids_by_key.keys() & {row.id for row in flagged}
             new = [row_id for row_key, row_id in ids_by_key.items() if row_key in new_keys]
-            if archiving:
+            if new and archiving:
                 await self._archive(connection, owner, new, archiving)
             return new
 
@@ -308,14 +308,12 @@ class SqlHistory:
     async def _archive(
         self, connection: AsyncConnection, owner: str, ids: Sequence[str], archiving: Archiving
     ) -> None:
-        """Archive rows, and delete the expired copies of all owners."""
-        now = self._clock()
-        row_keys = _row_keys(ids)
+        row_keys, now = _row_keys(ids), microseconds(self._clock())
         bodies = await read_bodies(connection, owner, row_keys)
         copies = [
             {
                 "owner_key": owner,
-                "archived_at": microseconds(now),
+                "archived_at": now,
                 "reason": archiving.reasons[row_id],
                 "run_id": key(fix_surrogates(archiving.run_id)),
                 "build_id": archiving.build_id,
@@ -323,10 +321,7 @@ class SqlHistory:
             }
             for row_id, row_key in zip(ids, row_keys, strict=True)
         ]
-        if copies:
-            await connection.execute(insert(archive), copies)
-        expired = {"until": microseconds(now - archiving.retention), "limit": queries.ALL_ROWS}
-        await connection.execute(queries.DELETE_COPIES, expired)
+        await connection.execute(insert(archive), copies)
 
     async def prune(self, owner_key: str, ids: Sequence[str]) -> int:
         """Hide rows; returns how many were not hidden before."""

@@ -33,12 +33,7 @@ async def aged(days: Callable[[int], datetime], count: int = 5) -> MemoryHistory
         await history.append("o", [row(number, "human", "x", timestamp=moment.isoformat())])
     for number in reversed(range(count)):
         moments[0] = days(number)
-        note = Archiving(
-            reasons={f"m{number}": "older"},
-            run_id="r",
-            build_id="b",
-            retention=timedelta(days=9_999),
-        )
+        note = Archiving(reasons={f"m{number}": "older"}, run_id="r", build_id="b")
         await history.flag_fallen("o", [f"m{number}"], archiving=note)
     return history
 
