@@ -1,4 +1,4 @@
-"""The configured system prompt, which is read again when one of its files changes."""
+"""The configured system prompt, whose files are read again and again."""
 
 import asyncio
 from pathlib import Path
@@ -24,10 +24,6 @@ from service.observe.metrics import UNMEASURED, Metrics
 
 log = structlog.get_logger(__name__)
 
-#: Changes with a file: device and inode, size, and the times of content and inode. None if there
-#: is no file.
-Stamp = tuple[int, ...] | None
-
 
 class WatchedPrompts:
     """The configured `Prompts`. If the files can't be read, the previous texts stay in effect."""
@@ -44,15 +40,14 @@ class WatchedPrompts:
         folder = settings.project_folder
         names = settings.instruction_files
         self._loader = ContextLoader(folder, instruction_files=names) if folder else None
-        self._stamps = self._read_stamps()
         #: The texts in effect.
         self.current = self._read()
         self._last_error = ""
 
     async def refresh(self) -> None:
-        """Read the files again if one has changed; logs each failure once."""
+        """Read the files again; logs each failure once."""
         try:
-            changed = await asyncio.to_thread(self._reload)
+            read = await asyncio.to_thread(self._read)
         except PromptError as error:
             if error.detail != self._last_error:
                 log.warning("prompts.unreadable", reason=error.detail)
@@ -60,27 +55,10 @@ class WatchedPrompts:
             self._metrics.count_reload("failed")
             return
         self._last_error = ""
-        if changed:
+        if read.text() != self.current.text():
+            self.current = read
             self._metrics.count_reload("reloaded")
             log.info("prompts.reloaded", characters=len(self.current.text()))
-
-    def _reload(self) -> bool:
-        """Read changed files; returns whether the text has changed."""
-        # stamps first: a change while the files are read is noticed the next time
-        stamps = self._read_stamps()
-        if stamps == self._stamps:
-            return False
-        before, self.current = self.current, self._read()
-        self._stamps = stamps
-        return self.current.text() != before.text()
-
-    def _read_stamps(self) -> dict[Path, Stamp]:
-        paths = [section.file for section in self._settings.sections if section.file]
-        if self._settings.identity_file:
-            paths.append(self._settings.identity_file)
-        if self._loader:
-            paths += self._loader.instruction_paths()
-        return {path: _stamp(path) for path in paths}
 
     def _read(self) -> SystemPrompt:
         identity = self._settings.identity_file
@@ -104,14 +82,6 @@ def _shipped_identity(settings: PromptsSettings) -> str:
     without_tools = settings.capabilities == "none"
     nexus = WITHOUT_CAPABILITIES if without_tools else CORE_IDENTITY
     return {"nexus": nexus, "plain": PLAIN, "none": ""}[settings.identity]
-
-
-def _stamp(path: Path) -> Stamp:
-    try:
-        status = path.stat()
-    except (OSError, ValueError):  # reading it will raise the error
-        return None
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _require_text(path: Path) -> str:
