@@ -1,4 +1,4 @@
-"""The adapters, by name or URL scheme; each is imported when it is used.
+"""The adapters, by name or URL scheme; most are imported when they are used.
 
 A new adapter is a module and a line in a table.
 """
@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from service.adapters.bus_options import BusOptions
 from service.adapters.sql import DATABASES
+from service.adapters.summarizers.extractive_summarizer import open_extractive_summarizer
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.config.content import EmbedderSettings, SummarizerSettings, ToolsSettings
 from service.config.endpoints import StoreSettings
@@ -72,14 +73,6 @@ def _memory_stores(
     return open_memory_store(load_counter, clock)
 
 
-def _extractive(
-    settings: SummarizerSettings, counter: TokenCounter
-) -> AbstractAsyncContextManager[Summarizer]:
-    from service.adapters.summarizers.extractive_summarizer import open_extractive_summarizer
-
-    return open_extractive_summarizer(settings, counter)
-
-
 def _openai(
     settings: SummarizerSettings, counter: TokenCounter
 ) -> AbstractAsyncContextManager[Summarizer]:
@@ -138,7 +131,10 @@ BUSES: dict[str, OpenBus] = {
 STORES: dict[str, OpenStores] = {"memory": _memory_stores, **dict.fromkeys(DATABASES, _sql_stores)}
 
 #: By `summaries.summarizer.kind`.
-SUMMARIZERS: dict[str, OpenSummarizer] = {"extractive": _extractive, "openai": _openai}
+SUMMARIZERS: dict[str, OpenSummarizer] = {
+    "extractive": open_extractive_summarizer,
+    "openai": _openai,
+}
 
 #: By `recall.embedder.kind`.
 EMBEDDERS: dict[str, OpenEmbedder] = {"minilm": _minilm, "openai": _openai_embedder}

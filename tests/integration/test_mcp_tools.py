@@ -97,7 +97,7 @@ async def test_a_cursor_that_comes_again_ends_the_listing(server: ToolServer) ->
     (listed,) = await list_servers(Settings(tools=settings(server.over_stdio())))
 
     assert [each["function"]["name"] for each in listed.tools] == ["its__a", "its__b"]  # type: ignore[index]
-    assert listed.refused == ("its: a cursor was repeated",)
+    assert listed.refused == ["its: a cursor was repeated"]
 
 
 @pytest.mark.parametrize(

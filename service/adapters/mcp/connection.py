@@ -30,10 +30,11 @@ from pydantic import ValidationError
 
 from formatters.guard import one_line
 from formatters.rows import fix_surrogates
-from service.adapters.mcp.definitions import Definitions, read_definitions
+from service.adapters.mcp.definitions import read_definitions
 from service.config.content import McpServerSettings
 from service.errors import ToolError
 from service.observe.logs import mask_urls
+from service.ports.services import ServerTools
 
 #: The limits of one listing.
 MAX_PAGES: Final = 100
@@ -50,7 +51,7 @@ Received = SessionMessage | Exception
 _REQUESTS: Final = (("JSONRPCRequest",), ("JSONRPCNotification",))
 
 
-async def follow(server: McpServerSettings, on_listed: Callable[[Definitions], None]) -> None:
+async def follow(server: McpServerSettings, on_listed: Callable[[ServerTools], None]) -> None:
     """List a server's tools at once, when they change, and at regular intervals; never returns.
 
     Raises the error that ends the connection.
@@ -93,15 +94,14 @@ class Connection:
     client: Client
     messages: "ServerMessages"
 
-    async def list_tools(self) -> Definitions:
+    async def list_tools(self) -> ServerTools:
         """List all tools; raises as `connect`."""
         with self.messages.within(self.server.timeout_seconds):
             tools, problem = await self._read_pages()
-        definitions = read_definitions(tools, self.server)
+        listed = read_definitions(tools, self.server)
         if problem is None:
-            return definitions
-        refused = (*definitions.refused, f"{self.server.name}: {problem}")
-        return replace(definitions, refused=refused)
+            return listed
+        return replace(listed, refused=[*listed.refused, f"{self.server.name}: {problem}"])
 
     async def _read_pages(self) -> tuple[list[object], str | None]:
         """Return the tools of all pages, and why later pages were not read."""

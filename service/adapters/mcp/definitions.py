@@ -5,7 +5,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -13,6 +12,7 @@ from formatters.model import Tool
 from prompts.capabilities import SERVER_SEPARATOR
 from service.config.content import McpServerSettings
 from service.errors import ToolError, shown
+from service.ports.services import ServerTools
 from service.wire.tool_definitions import check_definition
 
 #: The limits of names that OpenAI, Anthropic and Gemini all accept; the first character must be a
@@ -27,16 +27,7 @@ MAX_NAME_CHARS: Final = 128
 MAX_DEFINITION_CHARS: Final = 100_000
 
 
-@dataclass(frozen=True, slots=True)
-class Definitions:
-    """The tools of a listing that can be offered, sorted by name, and the problems of others."""
-
-    tools: tuple[Tool, ...] = ()
-    #: One sentence for each refused tool, with its index or name and the cause.
-    refused: tuple[str, ...] = ()
-
-
-def read_definitions(listed: Sequence[object], server: McpServerSettings) -> Definitions:
+def read_definitions(listed: Sequence[object], server: McpServerSettings) -> ServerTools:
     """Check tools as MCP lists them, without those that the settings don't allow.
 
     They are sorted by name, since a server may list the same tools in any order, and what is
@@ -63,7 +54,7 @@ def read_definitions(listed: Sequence[object], server: McpServerSettings) -> Def
             tools.append(_definition(by_name[name], offered[name], where))
         except ToolError as error:
             refused.append(error.detail)
-    return Definitions(tuple(tools), tuple(refused))
+    return ServerTools(server.name, tools, refused)
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:

@@ -14,7 +14,6 @@ import structlog
 from formatters.model import Tool
 from service.adapters.files import read_regular
 from service.adapters.mcp.connection import connect, describe_cause, follow
-from service.adapters.mcp.definitions import Definitions
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.config.content import McpServerSettings, ToolsSettings
 from service.errors import ToolError
@@ -57,10 +56,9 @@ async def list_servers(settings: ToolsSettings) -> list[ServerTools]:
 async def _list_server(server: McpServerSettings, snapshots: "Snapshots") -> ServerTools:
     try:
         async with connect(server) as connection:
-            listed = await connection.list_tools()
+            return await connection.list_tools()
     except Exception as error:  # noqa: BLE001 - the SDK passes on any error that a server causes
         return ServerTools(server.name, snapshots.read(server), error=describe_cause(error))
-    return ServerTools(server.name, listed.tools, listed.refused)
 
 
 @dataclass(slots=True, eq=False)
@@ -102,7 +100,7 @@ class FollowedServer:
             async with asyncio.timeout(self._server.timeout_seconds):
                 await self._tried.wait()
 
-    def _on_listed(self, listed: Definitions) -> None:
+    def _on_listed(self, listed: ServerTools) -> None:
         name = self._server.name
         is_back = self._failures > 0
         self._failures = 0

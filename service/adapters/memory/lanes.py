@@ -1,18 +1,14 @@
 """Entries of a stream that wait for workers, sorted so that each owner gets its turn."""
 
-import re
 from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Final
 
 from service.adapters.bus_records import owner_of
-from service.aio import LARGE_TEXT
 from service.ports.bus import lane_of
 
 #: New entries of one owner above which it gets a lane of its own.
 SHARE: Final = 8
-#: The owner of a large payload: the first one that it names, as it isn't decoded.
-_OWNER: Final = re.compile(rb'"owner_key"\s*:\s*"([^"]*)"')
 
 
 class Lanes:
@@ -38,7 +34,7 @@ class Lanes:
 
     def add(self, payloads: Mapping[str, bytes]) -> None:
         """Add new entries, given by their ids, in the order of the stream."""
-        owners = {entry: _owner_of(payload) for entry, payload in payloads.items()}
+        owners = {entry: owner_of(payload) or "" for entry, payload in payloads.items()}
         counts = Counter(owners.values())
         lanes = {owner: lane_of(owner) for owner in counts}
         heavy = {*self._heavy, *(lanes[owner] for owner in counts if counts[owner] > SHARE)}
@@ -72,10 +68,3 @@ class Lanes:
             if lane:
                 self._heavy[name] = lane
         return taken
-
-
-def _owner_of(payload: bytes) -> str:
-    if len(payload) < LARGE_TEXT:
-        return owner_of(payload) or ""
-    found = _OWNER.search(payload)
-    return found[1].decode(errors="replace") if found else ""

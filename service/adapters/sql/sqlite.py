@@ -102,13 +102,11 @@ def _prepare(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
     # Readers and the writer don't block each other. The file keeps this mode. While others use a
     # new file it cannot be set, and SQLite doesn't wait: then one of them has set it, or a later
     # connection will. Any other failure here is repeated by the first statement.
-    with suppress(sqlite3.DatabaseError):
-        cursor.execute("PRAGMA journal_mode=WAL")
-    # A crash of the machine, not of the process, may lose the last commits, but never the file.
-    with suppress(sqlite3.DatabaseError):
-        cursor.execute("PRAGMA synchronous=NORMAL")
-    with suppress(sqlite3.DatabaseError):
-        cursor.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
+    # With NORMAL, a crash of the machine, not of the process, may lose the last commits, but never
+    # the file.
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", f"cache_size=-{CACHE_KIB}"):
+        with suppress(sqlite3.DatabaseError):
+            cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from structlog.testing import capture_logs
 
-from service.adapters.mcp.definitions import Definitions
 from service.adapters.mcp.following import FollowedServer, Snapshots
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.config.content import McpServerSettings
+from service.ports.services import ServerTools
 from tests.support import Noted
 
 SERVER = McpServerSettings(name="git", command="x")
@@ -54,11 +54,11 @@ async def test_an_outage_is_logged_when_it_begins_and_when_it_ends() -> None:
     """However often the server was tried; each attempt is counted."""
     noted = Noted()
     server = FollowedServer(SERVER, Snapshots(), InMemoryToolRegistry(), noted)
-    server._on_listed(Definitions((TOOL,)))
+    server._on_listed(ServerTools(SERVER.name, [TOOL]))
     with capture_logs() as logs:
         for _ in range(3):
             server._on_failed(OSError("away"))
-        server._on_listed(Definitions((TOOL,)))
+        server._on_listed(ServerTools(SERVER.name, [TOOL]))
 
     assert [each["event"] for each in logs] == ["tools.unlisted", "tools.listed"]
     assert noted.counted == ["git changed", *["git failed"] * 3, "git unchanged"]
