@@ -26,10 +26,9 @@ from service.wire.protocol import Topics
 MAX_SHARDS: Final = 64
 #: Seconds between two lookups of the number of shards.
 CHECK_SECONDS: Final = 2.0
-#: Most seconds between two searches for entries in streams that are not in use: left from another
-#: number of shards, or written by a producer that uses an outdated one. The pause grows from
-#: `CHECK_SECONDS` while the number stays: in a cluster, a search takes up to 64 commands. It stays
-#: below the default timeout of a request.
+#: Seconds between two searches for entries in streams that are not in use: left from another number
+#: of shards, or written by a producer that uses an outdated one. In a cluster, a search takes up to
+#: 64 commands. Below the default timeout of a request.
 SEARCH_SECONDS: Final = 8.0
 
 #: How the keys of stored answers, of reports, and of the workers that received a payload begin.
@@ -58,9 +57,8 @@ class Shards:
         #: Streams outside the known numbers of shards that had entries.
         self._others: set[str] = set()
         self._checked_at = -CHECK_SECONDS
-        #: When unused streams are searched next, and the pause after that.
+        #: When unused streams are searched next.
         self._next_search = 0.0
-        self._search_pause = CHECK_SECONDS
         self._unreadable: str | None = None
         self._result_ttl_seconds = result_ttl_seconds
         #: When the answers stored before the last change have expired.
@@ -79,10 +77,8 @@ class Shards:
             return self.topics
         if found := await self._search():
             log.warning("bus.shards_found", streams=sorted(found), shards=self.count)
-            self._search_pause = CHECK_SECONDS  # their producer may write to others as well
         self._others |= found
-        self._next_search = monotonic() + self._search_pause
-        self._search_pause = min(2 * self._search_pause, SEARCH_SECONDS)
+        self._next_search = monotonic() + SEARCH_SECONDS
         return self.topics
 
     async def recount(self) -> None:
@@ -153,7 +149,7 @@ class Shards:
         if count != self.count and self._known:
             log.info("bus.shards_changed", shards=count, before=self.count)
             self._settled_at = monotonic() + self._result_ttl_seconds
-            self._next_search, self._search_pause = 0.0, CHECK_SECONDS
+            self._next_search = 0.0
         self._known, self.count, self._unreadable = True, count, None
         self._counts = [count, *(other for other in self._counts if other != count)]
 
