@@ -194,38 +194,29 @@ class SqlVectors:
         owner_key: str | None = None,  # noqa: ARG002 - not local
     ) -> WaitingRows | None:
         """Return at most ``limit`` rows of the owner who has waited longest; None if none wait."""
-        while taken := await self._take_owner(model):
-            waiting = await self._read_waiting(taken, model, limit)
-            if waiting.rows:
-                return waiting
-            await self.put(waiting, model, {})
-        return None
 
-    async def _take_owner(self, model: str) -> sa.Row[str, int, int | None] | None:
-        values = {"now": self._now(), "of_model": model}
-        # without waiting for the lock of a writer if there is nothing to do
-        if await self._database.read(lambda c: c.scalar(_NEXT, values)) is None:
-            return None
-
-        async def take(connection: AsyncConnection) -> sa.Row[str, int, int | None] | None:
-            return (await connection.execute(_TAKE, values)).first()
-
-        return await self._database.write(take)
-
-    async def _read_waiting(
-        self, taken: sa.Row[str, int, int | None], model: str, limit: int
-    ) -> WaitingRows:
-        owner, after, claim = taken
-        values = {"in_owner": owner, "after": after, "of_model": model, "limit": limit}
-
-        async def read(connection: AsyncConnection) -> WaitingRows:
+        async def take_next(connection: AsyncConnection) -> WaitingRows | None:
+            values = {"now": self._now(), "of_model": model}
+            taken = (await connection.execute(_TAKE, values)).first()
+            if taken is None:
+                return None
+            owner, after, claim = taken
+            values |= {"in_owner": owner, "after": after, "limit": limit}
             found = (await connection.execute(_WAITING, values)).all()
             bodies = await read_bodies(connection, owner, [row.id for row in found])
             rows = [json.loads(bodies[row.id]) for row in found]
             last = found[-1].sequence if found else after
             return WaitingRows(from_key(owner), rows, claim or 0, last)
 
-        return await self._database.read(read, by_index=True)
+        # without waiting for the lock of a writer if there is nothing to do
+        while (
+            await self._database.read(lambda c: c.scalar(_NEXT, {"now": self._now()})) is not None
+        ):
+            waiting = await self._database.write(take_next, by_index=True)
+            if waiting is None or waiting.rows:
+                return waiting
+            await self.put(waiting, model, {})
+        return None
 
     async def put(self, waiting: WaitingRows, model: str, vectors: Mapping[str, bytes]) -> None:
         """Store the vectors of rows that were taken, by id; rows deleted meanwhile get none."""
