@@ -17,8 +17,7 @@ class CircuitBreaker:
 
     `NoSummaryError` doesn't count as a failure: the next history may have a summary.
 
-    After ``open_seconds`` it lets one call through. If that succeeds, all calls go through again;
-    if not, the pause starts again.
+    After ``open_seconds`` it lets calls through again, until one fails.
     """
 
     def __init__(
@@ -37,14 +36,11 @@ class CircuitBreaker:
         self._open_seconds = open_seconds
         self._failures = 0
         self._paused_until = 0.0
-        self._probing = False
 
     async def summarize(self, messages: Sequence[Message], *, max_tokens: int) -> str:
         """Call the summarizer; raises `SummarizerError`, at once while the breaker is open."""
-        is_probe = self._failures >= self._max_failures
-        if is_probe and (self._probing or self._clock() < self._paused_until):
+        if self._failures >= self._max_failures and self._clock() < self._paused_until:
             raise SummarizerError("summaries are paused after repeated failures")
-        self._probing |= is_probe
         try:
             summary = await self._summarizer.summarize(messages, max_tokens=max_tokens)
         except NoSummaryError:
@@ -56,9 +52,6 @@ class CircuitBreaker:
         except asyncio.CancelledError:  # the caller's time limit has passed
             self._record_failure("it took too long")
             raise
-        finally:
-            if is_probe:
-                self._probing = False
         self._record_success()
         return summary
 

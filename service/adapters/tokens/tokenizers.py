@@ -57,11 +57,11 @@ class TiktokenTokenizers:
         self._lock = threading.RLock()
 
     def load(self, *names: str) -> None:
-        """Load the named vocabularies, by default all.
+        """Load the named vocabularies.
 
         Takes up to half a second of CPU each: call it in a thread, before requests arrive.
         """
-        for name in names or PACKAGED:
+        for name in names:
             self.counter(name)
 
     def counter(self, tokenizer: str) -> TokenCounter:

@@ -83,7 +83,7 @@ async def test_what_works_goes_through(breaker: CircuitBreaker, flaky: Flaky) ->
 async def test_failures_in_a_row_open_it(
     breaker: CircuitBreaker, flaky: Flaky, clock: Clock
 ) -> None:
-    """While it is open nothing is asked; then one try decides, and each change is logged once."""
+    """While it is open nothing is asked; then a try decides, and each change is logged once."""
     flaky.works = False
     with capture_logs() as logs:
         await failing(breaker, 2)
@@ -106,28 +106,6 @@ async def test_failures_in_a_row_open_it(
         ("summarizer.resumed", "info"),
     ]
     assert logs[0]["summarizer"] == "flaky"
-
-
-async def test_one_try_at_a_time(breaker: CircuitBreaker, flaky: Flaky, clock: Clock) -> None:
-    """Calls during the attempt are refused; a failed attempt restarts the pause."""
-    flaky.works = False
-    await failing(breaker, 2)
-    clock.seconds += 60
-    flaky.go_on.clear()
-    trying = asyncio.create_task(breaker.summarize([], max_tokens=10))
-    for _ in range(3):
-        await flaky.began.get()
-
-    assert await failing(breaker) == "summaries are paused after repeated failures"
-
-    trying.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await trying
-    assert await failing(breaker) == "summaries are paused after repeated failures"
-    clock.seconds += 60
-    flaky.go_on.set()
-    flaky.works = True
-    assert await breaker.summarize([], max_tokens=10) == "short"
 
 
 async def test_calls_that_were_under_way_fail_without_a_word(
