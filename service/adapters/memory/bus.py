@@ -76,17 +76,14 @@ class MemoryBus:
         self, topic: str = Topics.CONTEXT_BUILD_REQUEST
     ) -> AsyncIterator[AsyncIterator[list[bytes]]]:
         """Subscribe to a channel of requests; yields batches of payloads."""
-        channel = self._options.prefix + topic
-        arrivals = Arrivals(channel)
-        self._ingress.append(arrivals)
-        with self._hub.subscribed(channel, arrivals):
+        with self._hub.subscribed(self._options.prefix + topic) as arrivals:
+            self._ingress.append(arrivals)
             yield arrivals.batches()
 
     @asynccontextmanager
     async def subscribe(self, channel: str) -> AsyncIterator[AsyncIterator[bytes]]:
         """Subscribe to a channel, given by its full name."""
-        arrivals = Arrivals(channel)
-        with self._hub.subscribed(channel, arrivals):
+        with self._hub.subscribed(channel) as arrivals:
             yield arrivals
 
     async def enqueue(

@@ -71,11 +71,12 @@ class MemoryHub:
         return len(subscribers)
 
     @contextmanager
-    def subscribed(self, channel: str, arrivals: Arrivals) -> Iterator[None]:
-        """Subscribe to a channel while the context lasts."""
+    def subscribed(self, channel: str) -> Iterator[Arrivals]:
+        """Subscribe to a channel while the context lasts; yields its messages."""
+        arrivals = Arrivals(channel)
         self._subscribers[channel].append(arrivals)
         try:
-            yield
+            yield arrivals
         finally:
             self._subscribers[channel].remove(arrivals)
             if not self._subscribers[channel]:
