@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import structlog
 
-from service.adapters.arrivals import Arrivals
 from service.adapters.bus_options import BusOptions
 from service.adapters.bus_records import forget_letters
 from service.adapters.redis.admin import (
@@ -110,8 +109,7 @@ class RedisBus:
     ) -> AsyncIterator[AsyncIterator[list[bytes]]]:
         """Subscribe to a channel of requests; yields batches of payloads, across reconnects."""
         # the channel has the stream's name: Redis keeps channels apart from keys
-        channel = self._options.prefix + topic
-        subscription = Subscription(self._servers, channel, Arrivals(channel))
+        subscription = Subscription(self._servers, self._options.prefix + topic)
         self._ingress.append(subscription)
         async with following(subscription, confirm_seconds=self._options.socket_timeout_seconds):
             yield subscription.arrivals.batches()
@@ -119,7 +117,7 @@ class RedisBus:
     @asynccontextmanager
     async def subscribe(self, channel: str) -> AsyncIterator[AsyncIterator[bytes]]:
         """Subscribe to a channel, given by its full name."""
-        subscription = Subscription(self._servers, channel, Arrivals(channel))
+        subscription = Subscription(self._servers, channel)
         async with following(subscription, confirm_seconds=self._options.socket_timeout_seconds):
             yield subscription.arrivals
 

@@ -25,16 +25,14 @@ log = structlog.get_logger(__name__)
 
 
 class Subscription:
-    """A channel whose messages go to ``arrivals`` while `follow` runs.
+    """A channel whose messages go to its ``arrivals`` while `follow` runs.
 
     With ``glob``, ``channel`` is a glob pattern of channel names. Messages that are published while
     the connection is down are lost, as always with channels.
     """
 
-    def __init__(
-        self, servers: Servers, channel: str, arrivals: Arrivals, *, glob: bool = False
-    ) -> None:
-        self.arrivals = arrivals
+    def __init__(self, servers: Servers, channel: str, *, glob: bool = False) -> None:
+        self.arrivals = Arrivals(channel)
         #: Set when the server has confirmed the first subscription.
         self.confirmed = asyncio.Event()
         #: How often the subscription was lost and made again.

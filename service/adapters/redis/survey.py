@@ -202,11 +202,10 @@ class RedisSurvey:
 
     def _subscriptions(self) -> Iterator[tuple[str, Subscription]]:
         for topic in OVERHEARD:
-            channel = self._key(topic)
-            yield topic, Subscription(self._servers, channel, Arrivals(channel))
+            yield topic, Subscription(self._servers, self._key(topic))
         for prefix in self._reply_prefixes:
             glob = f"{shards.escape_glob(prefix)}*"
-            yield REPLY, Subscription(self._servers, glob, Arrivals(glob), glob=True)
+            yield REPLY, Subscription(self._servers, glob, glob=True)
 
     async def _stream_state(self, topic: str, group: str) -> StreamState:
         key = self._key(topic)

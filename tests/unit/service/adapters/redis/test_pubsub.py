@@ -6,7 +6,6 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 from structlog.testing import capture_logs
 
-from service.adapters.arrivals import Arrivals
 from service.adapters.redis import pubsub as redis_pubsub
 from service.adapters.redis.pubsub import Subscription, following
 from service.adapters.redis.servers import Servers
@@ -53,7 +52,7 @@ class ScriptedServer:
 
 def subscription(server: ScriptedServer) -> Subscription:
     """Follow a channel of a scripted server."""
-    return Subscription(cast("Servers", server), "requests", Arrivals("requests"))
+    return Subscription(cast("Servers", server), "requests")
 
 
 def message(payload: bytes) -> dict[str, object]:
