@@ -2,9 +2,11 @@
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
+from math import inf
 from typing import Any, Final
 
 from redis.exceptions import NoPermissionError, ResponseError
@@ -230,22 +232,19 @@ class RedisSurvey:
         )
 
     async def _workers(self, topics: Sequence[str]) -> list[WorkerState]:
-        workers: dict[str, WorkerState] = {}
+        pending, silent = Counter[str](), dict[str, float]()
         for topic in topics:
             command = Command("XINFO CONSUMERS", self._key(topic), self._options.group)
             (consumers,) = await self._replies_or_none("ask who reads a stream", command)
             for consumer in consumers or ():
-                if is_lane(consumer["name"]):
-                    continue
-                name = consumer["name"].decode(errors="replace")
-                silent = consumer["idle"] / 1000
-                known = workers.get(name)
-                workers[name] = WorkerState(
-                    name=name,
-                    pending=consumer["pending"] + (known.pending if known else 0),
-                    silent_seconds=min(silent, known.silent_seconds) if known else silent,
-                )
-        return sorted(workers.values(), key=lambda worker: worker.name)
+                if not is_lane(consumer["name"]):
+                    name = consumer["name"].decode(errors="replace")
+                    pending[name] += consumer["pending"]
+                    silent[name] = min(consumer["idle"] / 1000, silent.get(name, inf))
+        return [
+            WorkerState(name=name, pending=pending[name], silent_seconds=silent[name])
+            for name in sorted(silent)
+        ]
 
     async def _count_listening(self) -> int:
         channel = self._key(Topics.CONTEXT_BUILD_REQUEST)
