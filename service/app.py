@@ -13,7 +13,8 @@ from typing import Any, Final
 from opentelemetry.trace import Tracer
 
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
-from service.adapters.tools.loading import open_tools
+from service.adapters.tools.loading import load_registry, open_tools
+from service.adapters.tools.registry import InMemoryToolRegistry
 from service.aio import Admission
 from service.audit.report_store import BuildReports
 from service.budget.limits import Models
@@ -27,6 +28,7 @@ from service.compaction.summarize import SummaryMaker
 from service.config.settings import Settings
 from service.connect import (
     ConnectedBus,
+    check_names,
     connect_client,
     now,
     open_bus,
@@ -63,6 +65,7 @@ PROBED_OWNER: Final = "ctxb-readiness"
 #: The names for programs that embed the service or are clients of it.
 __all__ = [
     "ConnectedBus",
+    "check_settings",
     "connect_client",
     "make_worker",
     "open_builder",
@@ -70,6 +73,21 @@ __all__ = [
     "open_observed_worker",
     "open_worker",
 ]
+
+
+def check_settings(settings: Settings) -> InMemoryToolRegistry:
+    """Check what can be checked without a server; returns the tools of files and modules.
+
+    Raises:
+        ConfigError: A tokenizer, the strategy or the scheme of a URL is unknown.
+        PromptError: A prompt file is missing or invalid.
+        StoreError: The store's URL names no file.
+        ToolError: A tool file or module is invalid.
+    """
+    check_names(settings)
+    configured_strategies(settings)
+    open_prompts(settings)
+    return load_registry(settings.tools)
 
 
 @asynccontextmanager

@@ -39,8 +39,7 @@ from service.adapters.prompts.watched import WatchedPrompts
 from service.adapters.summarizers.breaker import CircuitBreaker
 from service.adapters.tokens.encodings import PACKAGED
 from service.adapters.tokens.tokenizers import NAMES, TiktokenTokenizers
-from service.adapters.tools.loading import find_sources, load_registry
-from service.adapters.tools.registry import InMemoryToolRegistry
+from service.adapters.tools.loading import find_sources
 from service.budget.estimates import read_counter_name
 from service.build.similarity import Similarity, running
 from service.config.settings import BudgetSettings, Settings
@@ -263,11 +262,6 @@ async def open_similarity(
 def open_tracer(settings: Settings) -> AbstractAsyncContextManager[Tracer | None]:
     """Open the exporter of spans that the settings and OpenTelemetry's variables configure."""
     return otel_tracer.open_tracer(settings.telemetry)
-
-
-def open_registry(settings: Settings) -> InMemoryToolRegistry:
-    """Load the tools of files and modules; raises `ToolError` with the location of a problem."""
-    return load_registry(settings.tools)
 
 
 async def list_servers(settings: Settings) -> list[ServerTools]:

@@ -35,10 +35,23 @@ def load_strategies() -> dict[str, Strategy]:
         if point.name in RANKING_STRATEGIES:
             log.warning("plugin.name_taken", plugin=point.name, package=_package(point))
             continue
-        strategy = _load(point)
-        if strategy is not None:
-            strategies[point.name] = PluginStrategy(strategy, point.name)
+        try:
+            strategies[point.name] = PluginStrategy(_load(point), point.name)
+        except ConfigError as error:
+            package, reason = _package(point), error.detail
+            log.warning("plugin.broken", plugin=point.name, package=package, reason=reason)
     return strategies
+
+
+def find_broken_plugins() -> dict[str, str]:
+    """Return why strategies of installed packages can't be loaded, by their entry points."""
+    problems: dict[str, str] = {}
+    for point in entry_points(group=STRATEGY_GROUP):
+        try:
+            _load(point)
+        except ConfigError as error:
+            problems[f"{point.name} = {point.value}, of {_package(point)}"] = error.detail
+    return problems
 
 
 def configured_strategies(settings: Settings) -> Mapping[str, Strategy]:
@@ -96,15 +109,14 @@ class PluginStrategy(Strategy):
         return count_sentence(groups)
 
 
-def _load(point: EntryPoint) -> Strategy | None:
+def _load(point: EntryPoint) -> Strategy:
+    """Return the strategy of an entry point; raises `ConfigError` if it can't be used."""
     try:
         loaded = point.load()
         strategy: Strategy = loaded() if isinstance(loaded, type) else loaded
         strategy.fit([], 0)
-    except Exception as error:  # noqa: BLE001 - a plugin may raise anything
-        reason = f"{type(error).__name__}: {error}"
-        log.warning("plugin.broken", plugin=point.name, package=_package(point), reason=reason)
-        return None
+    except Exception as error:
+        raise ConfigError(f"{type(error).__name__}: {error}") from error
     return strategy
 
 

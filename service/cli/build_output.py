@@ -10,7 +10,7 @@ from rich.text import Text
 
 from service.audit.reports import TAG
 from service.cli.exits import BY_CODE, Exit, print_error
-from service.cli.output import cell, console, print_text, printable, table
+from service.cli.output import cell, console, counted, print_text, printable, table
 from service.cli.previews import NO_TEXTS, Texts, format_messages, previewed
 from service.errors import Problem
 from service.wire.response import (
@@ -66,15 +66,15 @@ def print_context(content: BuildSuccess, lines: int | None = None) -> None:
         # not wrapped, so that a program that reads the output gets the text itself
         typer.echo("\n".join(text[:lines]))
         if lines is not None and len(text) > lines:
-            typer.echo(f"… {len(text) - lines} more lines")
+            typer.echo(f"… {counted(len(text) - lines, 'more line')}")
 
 
 def print_summary(content: BuildSuccess) -> None:
     """Print a build's number of messages, tokens and rows of history, in one line."""
     usage = content.usage
     print_text(
-        f"{len(content.messages)} messages, {usage.total:,} of {usage.available:,} tokens;"
-        f" history: {_format_outcomes(content)}"
+        f"{counted(len(content.messages), 'message')}, {usage.total:,} of {usage.available:,}"
+        f" tokens; history: {_format_outcomes(content)}"
     )
 
 
@@ -218,7 +218,7 @@ def _add_decisions(
     rows: Table, alike: Sequence[DecisionRecord], extra: Sequence[str], texts: Texts
 ) -> None:
     ids = _ids(alike)
-    unnamed = f"{sum(decision.count or 0 for decision in alike)} rows"
+    unnamed = counted(sum(decision.count or 0 for decision in alike), "row")
     rows.add_row(
         format_messages(ids, texts) if ids else unnamed,
         styled_decision(alike[0].decision),

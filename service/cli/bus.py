@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from service.cli.options import Json
-from service.cli.output import console, print_json, table
+from service.cli.output import console, counted, print_json, table
 from service.cli.start import run_on_bus, start
 from service.ports.bus import RequestShards, RequestStream
 
@@ -38,10 +38,11 @@ def shards(ctx: typer.Context, count: Count = None, as_json: Json = False) -> No
     numbers = ["Entries", "In work"]
     rows = ((stream.name, stream.entries, stream.pending) for stream in streams)
     console().print(table("Stream", *numbers, rows=rows, numbers=numbers))
-    typer.echo(f"{used} {'shard' if used == 1 else 'shards'}")
+    typer.echo(counted(used, "shard"))
     former = len(streams) - used
     if former > 0:
-        typer.echo(f"{former} streams of an earlier layout have entries; workers still read them")
+        kept = f"{counted(former, 'stream')} of an earlier layout with entries"
+        typer.echo(f"{kept}; workers still read them")
 
 
 @bus.command()

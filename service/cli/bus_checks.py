@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
 from service.cli.findings import Finding, fail, ok, warn
+from service.cli.output import counted
 from service.config.settings import Settings
 from service.connect import embedded_server_origin, find_bus, has_shared_bus, open_survey
 from service.errors import ForbiddenError
@@ -172,7 +173,7 @@ def describe_key(key: UnusableKey) -> Finding:
 def check_workers(state: BusState, lease_seconds: float) -> Iterator[Finding]:
     """Check that workers listen, and that none is stuck with requests in work."""
     if state.listening:
-        yield ok("workers", f"{state.listening} listen")
+        yield ok("workers", f"{state.listening} listening")
     else:
         yield warn("workers", "none listens", "start one: ctxb worker")
     stuck = [
@@ -190,7 +191,7 @@ def check_streams(state: BusState, lease_seconds: float) -> Iterator[Finding]:
     streams, bad = (*state.requests, state.recalls, *state.results), []
     for stream in streams:
         if stream.entries and not stream.grouped:
-            found = f"{stream.entries:,} entries, and no group reads them"
+            found = f"{counted(stream.entries, 'entry')}, and no group reads them"
             bad.append(fail(stream.name, found, "start a worker, which creates the group"))
         if stream.oldest_pending_seconds > STUCK_LEASES * lease_seconds:
             age = f"{stream.oldest_pending_seconds:.0f} s"

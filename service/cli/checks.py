@@ -8,21 +8,34 @@ from pathlib import Path
 from typing import Final
 
 from service import connect
-from service.build.plugins import configured_strategies
+from service.app import open_builder
+from service.build.plugins import configured_strategies, find_broken_plugins
 from service.cli.bus_checks import CLOCK_SECONDS, check_bus
 from service.cli.findings import Finding, fail, ok, warn
+from service.cli.output import counted
 from service.cli.start import has_persistent_store
-from service.config.endpoints import is_loopback
+from service.config.content import ToolsSettings
+from service.config.endpoints import StoreSettings, is_loopback
 from service.config.settings import Settings
-from service.errors import BusError, SchemaError, ToolError
+from service.errors import (
+    BudgetExceededError,
+    BusError,
+    ConfigError,
+    InvalidRequestError,
+    SchemaError,
+    ToolError,
+)
 from service.ports.services import ServerTools
 from service.ports.status import StoreState
+from service.wire.request import BuildRequest
 
 #: Free bytes of a disk below which it is a warning, and below which it is a failure.
 LOW_DISK: Final = 1_000_000_000
 FULL_DISK: Final = 50_000_000
 #: Rows without a vector above which it is a warning: a worker needs some minutes for them.
 MANY_WAITING: Final = 10_000
+#: The settings of the default budget.
+BUDGET: Final = ("budget.model", "budget.max_tokens", "budget.reserve_tokens")
 
 #: Checks one part of an installation; raises `ContextBuilderError` if that can't be used at all.
 Check = Callable[[Settings], AsyncIterator[Finding]]
@@ -57,7 +70,7 @@ def check_database(state: StoreState, settings: Settings, workers: int) -> Itera
     if state.connections is not None:
         pool = settings.store.pool_size
         found = (
-            f"{pool} for each of {workers} workers, {state.connections} allowed,"
+            f"{pool} for each of {counted(workers, 'worker')}, {state.connections} allowed,"
             f" {state.connected} in use"
         )
         if pool * workers > state.connections:
@@ -126,9 +139,48 @@ async def check_tokenizers(settings: Settings) -> AsyncIterator[Finding]:
 
 
 async def check_default_strategy(settings: Settings) -> AsyncIterator[Finding]:
-    """Check that the configured strategy exists."""
+    """Check that the strategies of other packages can be loaded, and the configured one exists."""
+    for plugin, problem in find_broken_plugins().items():
+        yield fail("strategy", f"{plugin}: {problem}", "correct or uninstall the package")
     strategies = configured_strategies(settings)
     yield ok("strategy", f"{settings.budget.strategy}, one of {len(strategies)}")
+
+
+async def try_budget(settings: Settings) -> list[str]:
+    """Build a context of little but the system message with the default budget; return warnings.
+
+    Raises:
+        ConfigError: Such contexts can't be built with the budget that the settings have.
+        PromptError: A prompt file is missing or invalid.
+    """
+    alone = {
+        "store": StoreSettings(),
+        "tools": ToolsSettings(),
+        "recall": settings.recall.model_copy(update={"semantic": False}),
+        "summaries": settings.summaries.model_copy(update={"enabled": False}),
+    }
+    request = BuildRequest.model_validate({"owner_key": "-", "content": {"current_input": "-"}})
+    try:
+        async with open_builder(settings.model_copy(update=alone).loaded({}, ())) as builder:
+            built = await builder.build_or_raise(request)
+    except (BudgetExceededError, InvalidRequestError) as error:
+        detail = f"requests without options of their own can't be built: {error.detail}"
+        origins = {key: where for key, where in settings.origins.items() if key in BUDGET}
+        if not origins:  # requests may all have budgets of their own
+            return [detail]
+        raise ConfigError(
+            f"{next(iter(origins.values()))}  {', '.join(origins)}: {detail}"
+        ) from error
+    return [warning.detail for warning in built.content.warnings]
+
+
+async def check_budget(settings: Settings) -> AsyncIterator[Finding]:
+    """Check that the default budget holds the system message, and that its model is known."""
+    warnings = await try_budget(settings)
+    for warning in warnings:
+        yield warn("budget", warning, "change budget.model or budget.max_tokens")
+    if not warnings:
+        yield ok("budget", "holds the system message")
 
 
 async def check_prompts(settings: Settings) -> AsyncIterator[Finding]:
@@ -190,7 +242,7 @@ async def check_vectors(settings: Settings) -> AsyncIterator[Finding]:
         found = embedder.name
     waiting = await connect.count_without_vector(settings)
     if waiting is not None:
-        found += f", {waiting:,} rows wait for theirs"
+        found += f", {counted(waiting, 'row')} without one"
     if waiting is not None and waiting > MANY_WAITING:
         advice = "start workers with recall.semantic; until they are done, words alone rank rows"
         yield warn("vectors", found, advice)
@@ -242,6 +294,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "tokenizers": check_tokenizers,
     "strategy": check_default_strategy,
     "prompts": check_prompts,
+    "budget": check_budget,
     "tools": check_tools,
     "summaries": check_summaries,
     "vectors": check_vectors,

@@ -1,5 +1,6 @@
 """``ctxb config``: write a file of settings, show the settings in effect, and check them."""
 
+import asyncio
 import json
 import sys
 from collections.abc import Mapping
@@ -8,16 +9,16 @@ from typing import Annotated
 
 import typer
 
-from service.build.plugins import configured_strategies
+from service.app import check_settings
+from service.cli.checks import try_budget
 from service.cli.exits import CommandError
 from service.cli.options import Json
-from service.cli.output import console, print_json, table
+from service.cli.output import console, counted, print_json, table
 from service.cli.root import CommonOptions
 from service.cli.start import start
 from service.config.load import describe
 from service.config.presets import DESCRIPTIONS, Preset
 from service.config.settings_documents import config_schema, template
-from service.connect import check_names, open_prompts, open_registry
 
 config = typer.Typer(no_args_is_help=True)
 
@@ -104,7 +105,7 @@ def schema() -> None:
 
 @config.command()
 def validate(ctx: typer.Context, file: CheckedFile = None) -> None:
-    """Check the settings, URLs, tokenizers, the strategy, and files of tools and prompts.
+    """Check settings, URLs, tokenizers, strategy, budget, and files of tools and prompts.
 
     ctxb config validate
     ctxb config validate production.yml
@@ -116,11 +117,10 @@ def validate(ctx: typer.Context, file: CheckedFile = None) -> None:
     settings = start(CommonOptions(config=file) if file else ctx.obj, log_outdated=False)
     for warning in settings.warnings:
         typer.echo(f"warning: {warning}", err=True)
-    check_names(settings)
-    configured_strategies(settings)
-    open_prompts(settings)
-    tools = open_registry(settings).list_tool_names()
-    typer.echo(f"ok: {file or 'the settings'} can be used; {len(tools)} tools")
+    tools = check_settings(settings).list_tool_names()
+    for warning in asyncio.run(try_budget(settings)):
+        typer.echo(f"warning: {warning}", err=True)
+    typer.echo(f"ok: {file or 'the settings'} can be used; {counted(len(tools), 'tool')}")
 
 
 def is_terminal() -> bool:

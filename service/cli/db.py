@@ -4,6 +4,7 @@ import asyncio
 
 import typer
 
+from service.cli.output import counted
 from service.cli.start import require_persistent_store, start
 from service.connect import check_store, reindex_store, store_revision, upgrade_store
 
@@ -59,4 +60,4 @@ def reindex(ctx: typer.Context) -> None:
     again: it continues where it stopped.
     """
     changed = asyncio.run(reindex_store(require_persistent_store(start(ctx.obj))))
-    typer.echo(f"ok: {changed} rows indexed again")
+    typer.echo(f"ok: {counted(changed, 'row')} indexed again")

@@ -13,7 +13,7 @@ from formatters.times import format_stamp
 from service.aio import batches
 from service.cli.exits import CommandError, Exit, print_error
 from service.cli.options import Json, ShowOwners, Yes
-from service.cli.output import console, hash_owner, print_json, printable, table
+from service.cli.output import console, counted, hash_owner, print_json, printable, table
 from service.cli.start import run_on_bus, start
 from service.connect import require_shared_bus
 from service.errors import InvalidRequestError
@@ -150,7 +150,7 @@ def drop(
     selected = check_selection(ids, every, reason)
     settings = require_shared_bus(start(ctx.obj))
     if not yes:
-        which = f"{len(selected)} entries" if selected else "all entries that match"
+        which = counted(len(selected), "entry") if selected else "all entries that match"
         typer.confirm(f"Delete {which} for good?", abort=True, err=True)
     settled = run_on_bus(
         settings, lambda bus: settle(bus.dead_letters, selected, reason, drop=True)
@@ -281,7 +281,7 @@ def print_letter(letter: DeadLetter, max_bytes: int) -> None:
         typer.echo(f"{name}: {printable('-' if value is None else value)}")
     typer.echo(f"\n{printable(payload)}")
     if len(letter.payload) > max_bytes:
-        typer.echo(f"… {len(letter.payload) - max_bytes:,} more bytes")
+        typer.echo(f"… {counted(len(letter.payload) - max_bytes, 'more byte')}")
 
 
 def letter_fields(letter: DeadLetter, max_bytes: int) -> dict[str, Any]:
@@ -296,7 +296,7 @@ def letter_fields(letter: DeadLetter, max_bytes: int) -> dict[str, Any]:
 
 def print_settled(settled: Settled, done: str, failed: str) -> None:
     """Print how many entries are ``done``; raises `typer.Exit` if one given by its id failed."""
-    typer.echo(f"{settled.done} entries {done}, {settled.failed} were {failed}")
+    typer.echo(f"{counted(settled.done, 'entry')} {done}, {settled.failed} {failed}")
     if settled.failed_ids:
         print_error(f"not {done}", ", ".join(settled.failed_ids))
         raise typer.Exit(Exit.FAILED)

@@ -26,7 +26,7 @@ from service.cli.build_output import reason_text, styled_decision
 from service.cli.exits import Exit, run_until_stopped
 from service.cli.models import complete_model
 from service.cli.options import Json
-from service.cli.output import console, print_text, printable, table
+from service.cli.output import console, counted, print_text, printable, table
 from service.cli.previews import (
     Texts,
     format_messages,
@@ -265,7 +265,8 @@ def _print_message(change: MessageChange, *, text: bool) -> None:
     if change.lines is None:
         print_text(f"message {numbers}, {name}: differs; the reports have no texts")
         return
-    print_text(f"message {numbers}, {name}: {change.removed} lines of A, {change.added} of B")
+    removed = counted(change.removed or 0, "line")
+    print_text(f"message {numbers}, {name}: {removed} of A, {change.added} of B")
     if text:
         # not wrapped, so that a program that reads the output gets the text itself
         typer.echo("\n".join(printable(line) for line in change.lines))

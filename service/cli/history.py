@@ -18,7 +18,7 @@ from formatters.times import format_stamp
 from service.app import open_builder
 from service.cli.history_files import Form, as_openai, call_arguments, read_history
 from service.cli.options import Conversation, Json, Owner, OwnerArgument, Yes
-from service.cli.output import console, print_json, printable, table
+from service.cli.output import console, counted, print_json, printable, table
 from service.cli.request import read_bytes
 from service.cli.start import (
     has_persistent_store,
@@ -101,10 +101,10 @@ def import_(
     found = read_history(data, form, owner_key=owner, conversation_id=conversation)
     found.report(str(file), skip_bad=skip_bad)
     if dry_run:
-        typer.echo(f"{len(found.rows)} rows can be stored; nothing was")
+        typer.echo(f"{counted(len(found.rows), 'row')} can be stored; nothing was")
         return
     new = _run_on_history(settings, lambda s: store_rows(s, owner, found.rows), create=True)
-    typer.echo(f"{new} rows stored, {len(found.rows) - new} were there already")
+    typer.echo(f"{counted(new, 'row')} stored, {len(found.rows) - new} there already")
 
 
 @history.command()
@@ -120,6 +120,7 @@ def export(
     not for backups.
     """
     rows = _run_on_history(start(ctx.obj), lambda store: read_newest(store, owner, conversation))
+    _note_if_none(rows)
     if form == "openai":
         print_json(as_openai(rows))
         return
@@ -142,6 +143,7 @@ def show(
     rows = _run_on_history(
         start(ctx.obj), lambda store: read_newest(store, owner, conversation, limit)
     )
+    _note_if_none(rows)
     if as_json:
         print_json(rows)
         return
@@ -229,6 +231,7 @@ def archive(
     Workers fill the archive if events.archive is true.
     """
     rows = _run_on_history(start(ctx.obj), lambda store: store.archived(owner, limit))
+    _note_if_none(rows)
     if as_json:
         print_json(rows)
         return
@@ -259,6 +262,11 @@ def stats(ctx: typer.Context, owner: OwnerArgument, as_json: Json = False) -> No
         console().print(table("What", "Number", rows=rows, numbers=["Number"]))
 
 
+def _note_if_none(rows: Sequence[object]) -> None:
+    if not rows:
+        typer.echo("note: the store has no such rows of this owner", err=True)
+
+
 def _message_text(message: Message) -> str:
     calls = [f"calls {call.name}({call_arguments(call)})" for call in message.tool_calls]
     return "\n".join(filter(None, [message.content, *calls]))
@@ -266,7 +274,7 @@ def _message_text(message: Message) -> str:
 
 def _print_changed(changed: int, ids: Sequence[str], what: str) -> None:
     others = len(set(ids)) - changed
-    typer.echo(f"{changed} rows {what}, {others} were {what} already or do not exist")
+    typer.echo(f"{counted(changed, 'row')} {what}, {others} {what} already or unknown")
 
 
 # --- the store -------------------------------------------------------------------------------
@@ -345,8 +353,8 @@ def describe_summary(made: NewSummary | SkipReason) -> str:
     if isinstance(made, NewSummary):
         covered = len(made.summary.message_ids)
         return (
-            f"{covered} rows have a summary of {made.summary.tokens} tokens, in place of "
-            f"{made.replaced}; {made.kept} have none"
+            f"summary of {counted(covered, 'row')} made: {counted(made.summary.tokens, 'token')}"
+            f" in place of {made.replaced}; rows without one: {made.kept}"
         )
     return {
         SkipReason.NOT_NEEDED: "nothing to summarise: too few rows are without a summary",
@@ -418,12 +426,13 @@ def print_erased(erased: Erased) -> None:
         return
     if bus.waiting:
         typer.echo(
-            f"{bus.waiting} entries of the owner are still on the streams, and may be stored"
-            " when they are processed: run this again then"
+            f"still on the streams: {counted(bus.waiting, 'entry')} of the owner, which may be"
+            " stored when processed: run this again then"
         )
     if bus.unreadable:
         typer.echo(
-            f"{bus.unreadable} dead letters have no readable owner, and remain: see `ctxb dead ls`"
+            f"{counted(bus.unreadable, 'dead letter')} without a readable owner left: see"
+            " `ctxb dead ls`"
         )
     typer.echo(
         "replies that nobody has read yet stay in their lists and streams until they expire:"

@@ -12,9 +12,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, Validati
 from formatters.model import Role, Row, ToolCall
 from formatters.native import CHAT_ROLES
 from formatters.rows import read_role, read_rows, truncate
-from formatters.times import parse_timestamp
 from service.build.brought_rows import foreign_parts
-from service.cli.output import printable
+from service.cli.output import counted, printable
 from service.errors import InvalidRequestError
 from service.wire.history_row import check_time
 from service.wire.payload import MAX_ID, canonical_json, clean_json, digest
@@ -56,7 +55,10 @@ class HistoryFile:
         for problem in self.problems:
             typer.echo(f"skipped: {printable(problem)}", err=True)
         if self.instructions:
-            typer.echo(f"left out: {self.instructions} system messages", err=True)
+            typer.echo(f"left out: {counted(self.instructions, 'system message')}", err=True)
+        if foreign := [row["id"] for row in self.rows if foreign_parts(row)]:
+            rows = f"{counted(len(foreign), 'row')}, such as {printable(foreign[0])}"
+            typer.echo(f"warning: tool_use and tool_result blocks aren't read: {rows}", err=True)
 
     def check(self, name: str, *, skip_bad: bool = False) -> None:
         """Raise `InvalidRequestError` if the file has problems, unless ``skip_bad``."""
@@ -198,8 +200,6 @@ def _checked_row(
     if owner_key is not None and given.get("owner_key") not in (None, owner_key):
         raise _unusable("owner_key", given)
     timed = _with_time(given)
-    if given.get("timestamp") is None and parse_timestamp(timed.get("timestamp")) is None:
-        timed.pop("timestamp", None)  # created_at is a key of the sender's own
     try:
         row = _Row.model_validate(timed).model_dump()
     except ValidationError as error:

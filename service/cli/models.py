@@ -7,7 +7,7 @@ import typer
 from service.build.plan import limits_of
 from service.cli.exits import CommandError
 from service.cli.options import Json
-from service.cli.output import console, print_json, table
+from service.cli.output import console, counted, print_json, table
 from service.cli.start import start
 from service.connect import open_models
 
@@ -69,4 +69,4 @@ def ls(ctx: typer.Context, name: Prefix = None, as_json: Json = False) -> None:
         for name, row in rows.items()
     )
     console().print(table("Model", *numbers, "Tokenizer", "Counts", rows=cells, numbers=numbers))
-    typer.echo(f"{len(rows)} rows; shipped limits: {shipped.source}, {shipped.date}")
+    typer.echo(f"{counted(len(rows), 'row')}; shipped limits: {shipped.source}, {shipped.date}")

@@ -24,6 +24,12 @@ def printable(text: object) -> str:
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(text))
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number and its noun, in the plural unless the number is 1."""
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"
+
+
 def hash_owner(owner_key: str | None) -> str | None:
     """Return an owner as logs show it; None for an unknown owner."""
     return None if owner_key is None else owner_hash(owner_key)

@@ -16,7 +16,7 @@ from service.cli.output import printable
 from service.cli.start import require_existing_store, start
 from service.config.settings import Settings
 from service.connect import open_bus, require_shared_bus
-from service.errors import InvalidRequestError, Problem
+from service.errors import InvalidRequestError
 from service.wire.recall import RecallRequest, RecallResponse
 from service.wire.validation import RECALL_MODES
 
@@ -64,7 +64,7 @@ class RecallOptions:
     page: Annotated[
         int | None,
         typer.Option(
-            help="With --query: the page of results, from 1, given the same other options."
+            min=1, help="With --query: the page of results, given the same other options."
         ),
     ] = None
     older_than: Annotated[
@@ -110,8 +110,7 @@ def recall(ctx: typer.Context, *, options: RecallOptions, as_json: Json = False)
     try:
         request = RecallRequest.model_validate({**raw, "content": content})
     except InvalidRequestError as error:
-        problems = [Problem(_name_options(each.pointer), each.detail) for each in error.problems]
-        raise InvalidRequestError(_name_options(error.detail), problems) from error
+        raise typer.BadParameter(_name_options(error.detail)) from error
     response = run_until_stopped(_recalled(settings, request))
     answer = response.content
     if as_json:

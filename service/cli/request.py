@@ -62,10 +62,10 @@ class RequestOptions:
         typer.Option(autocompletion=complete_model, help="The model that will read the context."),
     ] = None
     max_tokens: Annotated[
-        int | None, typer.Option(help="Tokens of the context and the answer together.")
+        int | None, typer.Option(min=1, help="Tokens of the context and the answer together.")
     ] = None
     reserve_tokens: Annotated[
-        int | None, typer.Option(help="Tokens to keep free for the answer.")
+        int | None, typer.Option(min=0, help="Tokens to keep free for the answer.")
     ] = None
     strategy: Annotated[
         str | None,
@@ -83,9 +83,9 @@ class RequestOptions:
         Literal["openai", "openai_responses", "anthropic", "gemini"] | None,
         typer.Option("--format", help="With --json: also the body of this provider's API call."),
     ] = None
-    memory_limit: Annotated[int | None, typer.Option(help="Maximum rows of history.")] = None
+    memory_limit: Annotated[int | None, typer.Option(min=0, help="Maximum rows of history.")] = None
     memory_tokens: Annotated[
-        int | None, typer.Option(help="Maximum tokens of history, in all blocks together.")
+        int | None, typer.Option(min=64, help="Maximum tokens of history, in all blocks together.")
     ] = None
     timezone_offset: Annotated[
         int | None,

@@ -14,7 +14,7 @@ from rich.live import Live
 
 from service.cli.exits import run_until_stopped
 from service.cli.options import Json
-from service.cli.output import console, print_json, printable, table
+from service.cli.output import console, counted, print_json, printable, table
 from service.cli.start import has_persistent_store, start
 from service.config.settings import Settings
 from service.connect import find_bus, has_shared_bus, open_survey, require_shared_bus, store_state
@@ -142,10 +142,12 @@ def _parts(overview: Overview) -> Iterator[RenderableType]:
         yield printable(f"server: {server.product} {server.version}, {used}{limit}, {persistence}")
     if store := overview.store:
         about = "" if store.exact else "about "
-        connections = "" if store.connected is None else f", {store.connected} connections"
+        connections = (
+            "" if store.connected is None else f", {counted(store.connected, 'connection')}"
+        )
         yield (
-            f"store: {about}{store.rows:,} rows of {store.owners:,} owners,"
-            f" {store.summaries:,} summaries, {_megabytes(store.bytes)}{connections}"
+            f"store: {about}{counted(store.rows, 'row')} of {counted(store.owners, 'owner')},"
+            f" {counted(store.summaries, 'summary')}, {_megabytes(store.bytes)}{connections}"
         )
     for name, cause in overview.away.items():
         yield printable(f"{name} away: {cause}")

@@ -12,7 +12,7 @@ from formatters.rows import as_mapping
 from service.build.tools import tools_json
 from service.cli.exits import Exit, print_error, run_until_stopped
 from service.cli.options import Json
-from service.cli.output import console, print_json, printable, table
+from service.cli.output import console, counted, print_json, printable, table
 from service.cli.start import start
 from service.connect import list_servers, open_counter, tool_sources
 from service.errors import ToolError
@@ -66,7 +66,7 @@ def ls(ctx: typer.Context, as_json: Json = False) -> None:
     )
     console().print(table("Tool", "Tokens", "Parameters", "Source", rows=rows, numbers=["Tokens"]))
     total = sum(tool.tokens for tool in listed)
-    typer.echo(f"{len(listed)} tools, {total:,} tokens; * marks required parameters")
+    typer.echo(f"{_size(len(listed), total)}; * marks required parameters")
     print_servers(servers, listed)
 
 
@@ -115,7 +115,7 @@ def print_servers(servers: Iterable[ServerTools], listed: Sequence[ListedTool]) 
     """Print a line per server with the size of its tools, and why it is away if it is."""
     for server in servers:
         own = [tool for tool in listed if tool.source == server.name]
-        line = f"{server.name}: {len(own)} tools, {sum(tool.tokens for tool in own):,} tokens"
+        line = f"{server.name}: {_size(len(own), sum(tool.tokens for tool in own))}"
         if server.error is None:
             typer.echo(line)
         else:
@@ -137,11 +137,15 @@ def check_server(server: ServerTools, count: Count) -> bool:
         print_error("invalid", printable(problem))
     if server.tools and server.error is None:
         size = count(tools_json(server.tools))
-        typer.echo(f"ok: {server.name}: {len(server.tools)} tools, {size:,} tokens")
+        typer.echo(f"ok: {server.name}: {_size(len(server.tools), size)}")
     elif not problems:
         hint = "a module's are its dicts whose names end in _TOOL"
         print_error("warning", printable(f"{server.name}: no tools found; {hint}"))
     return not problems
+
+
+def _size(tools: int, tokens: int) -> str:
+    return f"{counted(tools, 'tool')}, {counted(tokens, 'token')}"
 
 
 def _listed(tool: Tool, source: str, count: Count) -> ListedTool:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from service.aio import reduce_garbage_collection, run
-from service.app import ConnectedBus, open_bus, open_observed_worker
+from service.app import ConnectedBus, check_settings, open_bus, open_observed_worker
 from service.cli.exits import Exit
 from service.cli.start import start
 from service.config.presets import DESCRIPTIONS, Preset, is_chosen
@@ -70,6 +70,7 @@ async def serve(settings: Settings) -> Exit:
     """Run a worker until a signal; raises as `open_bus` and `open_observed_worker` do."""
     stop = asyncio.Event()
     stop_on_signals(stop)
+    check_settings(settings)
     if not is_chosen(settings.origins):
         _print_preset(settings.preset)
     async with open_bus(settings, shared=True) as connected:

@@ -36,7 +36,7 @@ def test_the_number_of_shards_is_shown_and_set(ctxb: Ctxb, redis_url: str, prefi
 
     assert changed.exit_code == Exit.OK
     assert "2 shards\n" in changed.stdout
-    assert "1 streams of an earlier layout have entries" in changed.stdout
+    assert "1 stream of an earlier layout with entries" in changed.stdout
     with redis.Redis.from_url(redis_url) as client:
         assert client.get(f"{prefix}context.build.shards") == b"2"
     shown = json.loads(ctxb("bus", "shards", "--json").stdout)

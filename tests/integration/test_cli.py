@@ -53,14 +53,14 @@ def test_history_goes_in_and_out(ctxb: Ctxb) -> None:
     Path("messages.json").write_text(json.dumps([instructions, *messages]))
     importing = ["history", "import", "messages.json", "--owner", "ana"]
     first = ctxb(*importing)
-    assert first.stdout == "4 rows stored, 0 were there already\n"
-    assert first.stderr == "left out: 1 system messages\n"
-    assert ctxb(*importing).stdout == "0 rows stored, 4 were there already\n"
+    assert first.stdout == "4 rows stored, 0 there already\n"
+    assert first.stderr == "left out: 1 system message\n"
+    assert ctxb(*importing).stdout == "0 rows stored, 4 there already\n"
     out = ctxb("history", "export", "--owner", "ana", "--format", "openai")
     assert json.loads(out.stdout) == messages
     lines = ctxb("history", "export", "--owner", "ana")
     again = ctxb("history", "import", "-", "--owner", "bob", stdin=lines.stdout)
-    assert again.stdout == "4 rows stored, 0 were there already\n"
+    assert again.stdout == "4 rows stored, 0 there already\n"
     assert ctxb("history", "export", "--owner", "bob").stdout == lines.stdout
     shown = ctxb("history", "show", "--owner", "ana", "--limit", "1", "--json")
     assert [row["content"] for row in json.loads(shown.stdout)] == ["In the hall."]
@@ -77,7 +77,7 @@ def test_rows_are_pruned_and_restored_by_hand(ctxb: Ctxb) -> None:
     whole = ctxb("history", "export", "--owner", "ana").stdout
 
     pruned = ctxb("history", "prune", "ana", "m1", "m7", "m1")
-    assert pruned.stdout == "1 rows pruned, 1 were pruned already or do not exist\n"
+    assert pruned.stdout == "1 row pruned, 1 pruned already or unknown\n"
     built = ctxb("build", "--owner", "ana", "--input", "Thanks").stdout
     assert "said 0" in built
     assert "said 1" not in built
@@ -86,7 +86,7 @@ def test_rows_are_pruned_and_restored_by_hand(ctxb: Ctxb) -> None:
     assert "pruned" in ctxb("history", "stats", "ana").stdout
 
     restored = ctxb("history", "restore", "ana", "m1")
-    assert restored.stdout == "1 rows restored, 0 were restored already or do not exist\n"
+    assert restored.stdout == "1 row restored, 0 restored already or unknown\n"
     assert ctxb("history", "export", "--owner", "ana").stdout == whole
 
 
@@ -126,7 +126,7 @@ def test_a_bad_file_is_stored_as_a_whole_or_not_at_all(ctxb: Ctxb) -> None:
     assert "line 2: role: 3 cannot be used" in refused.stderr
     assert ctxb("history", "export", "--owner", "ana").stdout == ""
     skipped = ctxb("history", "import", "h.jsonl", "--owner", "ana", "--skip-bad")
-    assert skipped.stdout == "1 rows stored, 0 were there already\n"
+    assert skipped.stdout == "1 row stored, 0 there already\n"
 
 
 def test_the_schema_is_brought_up_to_date(ctxb: Ctxb) -> None:

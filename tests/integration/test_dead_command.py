@@ -109,7 +109,7 @@ def test_named_entries_are_sent_again(ctxb: Ctxb) -> None:
     done = ctxb("dead", "retry", second, "1-1", second)
 
     assert done.exit_code == Exit.FAILED
-    assert done.stdout == "1 entries put back, 1 were gone, or from a stream that isn't ours\n"
+    assert done.stdout == "1 entry put back, 1 gone, or from a stream that isn't ours\n"
     assert done.stderr == "not put back: 1-1\n"
     assert waiting() == [b"2"]
     assert [each["id"] for each in json.loads(ctxb("dead", "ls", "--json").stdout)] == [first]
@@ -123,7 +123,7 @@ def test_all_entries_are_sent_again(ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch)
     some = ctxb("dead", "retry", "--all", "--reason", "late")
     assert some.stdout.startswith("3 entries put back, 0 "), some.stderr
     assert waiting() == [b"1", b"3", b"4"]
-    assert ctxb("dead", "retry", "--all").stdout.startswith("1 entries put back, 0 ")
+    assert ctxb("dead", "retry", "--all").stdout.startswith("1 entry put back, 0 ")
     assert waiting() == [b"2"]
 
 
@@ -136,12 +136,12 @@ def test_entries_are_dropped_when_it_is_sure(ctxb: Ctxb) -> None:
     assert "all entries that match" in refused.stderr
     asked = ctxb("dead", "drop", "1-1", first, "2-2", stdin="y\n")
     assert asked.exit_code == Exit.FAILED
-    assert asked.stdout.endswith("1 entries dropped, 2 were gone\n")
+    assert asked.stdout.endswith("1 entry dropped, 2 gone\n")
     assert "3 entries" in asked.stderr
     assert asked.stderr.endswith("not dropped: 1-1, 2-2\n")
     left = json.loads(ctxb("dead", "ls", "--json").stdout)
     assert [each["id"] for each in left] == [second, third]
     assert ctxb("dead", "drop", second, "--yes").exit_code == Exit.OK
-    assert ctxb("dead", "drop", "--all", "--yes").stdout == "1 entries dropped, 0 were gone\n"
+    assert ctxb("dead", "drop", "--all", "--yes").stdout == "1 entry dropped, 0 gone\n"
     assert json.loads(ctxb("dead", "ls", "--json").stdout) == []
     assert waiting() == []

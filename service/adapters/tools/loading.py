@@ -106,8 +106,9 @@ def _import(name: str) -> Iterator[ModuleType]:
     """Yield a module, and all modules in it if it is a package."""
     try:
         module = importlib.import_module(name)
-    except (ImportError, SyntaxError, TypeError, ValueError) as error:
-        raise ToolError(f"module {name!r}: cannot be imported: {error}") from error
+    except Exception as error:
+        detail = f"{type(error).__name__}: {error}"
+        raise ToolError(f"module {name!r}: cannot be imported: {detail}") from error
     yield module
     for found in pkgutil.iter_modules(getattr(module, "__path__", ())):
         if not found.name.startswith("_"):

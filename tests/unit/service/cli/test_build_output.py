@@ -54,7 +54,7 @@ def test_messages_are_printed_as_they_are(capsys: pytest.CaptureFixture[str]) ->
 def test_messages_can_be_shortened(capsys: pytest.CaptureFixture[str]) -> None:
     """Where only some lines are shown, it is said how many are not."""
     print_context(_content([{"role": "user", "content": "a\nb\nc"}]), lines=2)
-    assert capsys.readouterr().out.splitlines()[1:] == ["a", "b", "… 1 more lines"]
+    assert capsys.readouterr().out.splitlines()[1:] == ["a", "b", "… 1 more line"]
 
 
 def test_calls_are_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -82,7 +82,8 @@ def test_build_explains_itself(ctxb: Ctxb) -> None:
     ("arguments", "code", "said"),
     [
         (["--max-tokens", "500"], Exit.BUDGET, "budget_exceeded: "),
-        (["--memory-tokens", "3"], Exit.FAILED, "/content/context/memory_tokens"),
+        (["--memory-tokens", "3"], Exit.USAGE, "--memory-tokens"),
+        (["--max-tokens", "-1"], Exit.USAGE, "--max-tokens"),
         (["--strategy", "luck"], Exit.FAILED, "'luck' is no strategy"),
         (["--history", "missing"], Exit.USAGE, "No such file"),
         (["--typo"], Exit.USAGE, "--typo"),
@@ -140,7 +141,7 @@ def test_a_dry_run_stores_nothing(ctxb: Ctxb) -> None:
     assert "line 2: role: 3 cannot be used" in result.stderr
     result = ctxb("history", "import", "h.jsonl", "--owner", "a", "--dry-run", "--skip-bad")
     assert result.exit_code == Exit.OK
-    assert result.stdout == "1 rows can be stored; nothing was\n"
+    assert result.stdout == "1 row can be stored; nothing was\n"
     assert "skipped: line 2" in result.stderr
 
 
@@ -160,7 +161,7 @@ def test_roles_that_are_never_shown_are_not_stored(form: str, ctxb: Ctxb) -> Non
     assert refused.exit_code == Exit.FAILED
     assert 'role: "alien" cannot be used' in refused.stderr
     result = ctxb(*command, "--skip-bad")
-    assert result.stdout == "1 rows can be stored; nothing was\n"
+    assert result.stdout == "1 row can be stored; nothing was\n"
     skipped, left_out = result.stderr.splitlines()
     assert skipped.startswith("skipped: line 3")
     assert left_out == "left out: 2 system messages"
@@ -223,7 +224,7 @@ def test_tools_are_listed(ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch) -> None:
     }
     shown = ctxb("tools", "ls").stdout
     assert "at*, long" in shown
-    assert shown.endswith(f"1 tools, {tokens} tokens; * marks required parameters\n")
+    assert shown.endswith(f"1 tool, {tokens} tokens; * marks required parameters\n")
 
 
 def test_tools_are_checked_one_by_one(ctxb: Ctxb) -> None:
@@ -233,7 +234,7 @@ def test_tools_are_checked_one_by_one(ctxb: Ctxb) -> None:
     result = ctxb("tools", "check", "bad.json", "good.json")
     assert result.exit_code == Exit.CONFIGURATION
     assert "bad.json: tool 0: /function must be an object" in result.stderr
-    assert "ok: good.json: 1 tools" in result.stdout
+    assert "ok: good.json: 1 tool, " in result.stdout
     assert ctxb("tools", "check", "good.json").exit_code == Exit.OK
     assert "no tools in the settings" in ctxb("tools", "check").stderr
     Path("none.json").write_text("[]")
@@ -294,6 +295,8 @@ def test_settings_are_shown_with_their_origin(ctxb: Ctxb, monkeypatch: pytest.Mo
         ("bus: {url: '127.0.0.1:6379'}", "bus.url: '127.0.0.1' is unknown"),
         ("store: {url: 'mysql://h/d'}", "store.url: 'mysql' is unknown"),
         ("prompts: {injections: [{text: x}]}", "c.yml:1:24  prompts.injections.0: needs either"),
+        ("budget: {max_tokens: 5}", "c.yml:1:10  budget.max_tokens: requests without options"),
+        ("budget: {reserve_tokens: 9000}", "a reserve of 9000 tokens leaves nothing of 8000"),
     ],
 )
 def test_settings_that_cannot_work_are_invalid(text: str, problem: str, ctxb: Ctxb) -> None:
@@ -302,6 +305,24 @@ def test_settings_that_cannot_work_are_invalid(text: str, problem: str, ctxb: Ct
     result = ctxb("config", "validate", "c.yml")
     assert result.exit_code == Exit.CONFIGURATION
     assert problem in result.stderr
+
+
+def test_a_budget_with_an_unknown_model_is_a_warning(ctxb: Ctxb) -> None:
+    """Such a model has a limit all the same."""
+    Path("config.yml").write_text("budget: {model: gtp-4o}")
+    result = ctxb("config", "validate")
+    assert result.exit_code == Exit.OK
+    assert "warning: the limit of 'gtp-4o' is not known; 100000" in result.stderr
+    assert "did you mean gpt-4o" in result.stderr
+
+
+def test_a_system_message_beyond_the_limit_of_unset_budgets_is_a_warning(ctxb: Ctxb) -> None:
+    """All requests may have budgets of their own."""
+    Path("identity.md").write_text("word " * 7000)
+    Path("config.yml").write_text("prompts: {identity_file: identity.md}")
+    result = ctxb("config", "validate")
+    assert result.exit_code == Exit.OK
+    assert "warning: requests without options of their own can't be built" in result.stderr
 
 
 def test_a_store_that_cannot_be_opened_is_found(ctxb: Ctxb) -> None:

@@ -3,12 +3,14 @@
 import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from typer.testing import Result
 
+from service.build import plugins
 from service.cli import bus_checks, checks, doctor
 from service.cli.exits import Exit
 from service.cli.findings import Finding, fail, ok, print_findings, warn, without_secrets
@@ -247,6 +249,27 @@ def test_settings_that_cannot_be_read_end_it(ctxb: Ctxb) -> None:
     """With the exit code that they have everywhere."""
     Path("config.yml").write_text("bus: {ulr: x}\n")
     assert ctxb("doctor").exit_code == Exit.CONFIGURATION
+
+
+def test_plugins_that_are_broken_fail(ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is named with its error, and the other checks run."""
+    Path("broken_tools.py").write_text("raise RuntimeError('boom')")
+    monkeypatch.syspath_prepend(".")
+    monkeypatch.setenv("CTXB_TOOLS__MODULES", '["broken_tools"]')
+    points = [EntryPoint("mine", "broken_tools:Mine", plugins.STRATEGY_GROUP)]
+    monkeypatch.setattr(plugins, "entry_points", lambda **_: points)
+    monkeypatch.setenv("CTXB_BUDGET__MAX_TOKENS", "5")
+
+    looked = ctxb("doctor", "--json")
+
+    assert looked.exit_code == Exit.FAILED
+    failed = {each["found"] for each in json.loads(looked.stdout) if each["state"] == "fail"}
+    budget = next(found for found in failed if found.startswith("CTXB_BUDGET__MAX_TOKENS  budget."))
+    assert failed == {
+        budget,
+        "mine = broken_tools:Mine, of unknown: RuntimeError: boom",
+        "module 'broken_tools': cannot be imported: RuntimeError: boom",
+    }
 
 
 @pytest.mark.parametrize(("guard", "state"), [("gutter", "ok"), ("off", "warn")])

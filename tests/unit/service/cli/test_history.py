@@ -36,7 +36,7 @@ def test_a_history_is_compacted_on_demand(ctxb_with_history: Ctxb) -> None:
     again = ctxb_with_history("history", "compact", "ana")
 
     assert first.exit_code == Exit.OK, first.stderr
-    assert "rows have a summary of" in first.stdout
+    assert "summary of" in first.stdout
     assert "nothing to summarise" in again.stdout
 
     async def kept() -> tuple[int, int]:
@@ -86,6 +86,25 @@ def test_a_store_that_is_not_there_is_not_made(
     assert result.exit_code == Exit.UNREACHABLE
     assert "typo.db: there is no such file (store.url)" in result.stderr
     assert not Path("typo.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        (("history", "show", "-o", "nobody", "--json"), "[]\n"),
+        (("history", "export", "-o", "nobody"), ""),
+        (("history", "export", "-o", "ana", "--conversation", "none"), ""),
+        (("history", "archive", "nobody", "--json"), "[]\n"),
+    ],
+)
+def test_an_owner_without_rows_is_reported(
+    command: tuple[str, ...], output: str, ctxb_with_history: Ctxb
+) -> None:
+    """On stderr: programs that read stdout get what they got."""
+    result = ctxb_with_history(*command)
+
+    assert (result.exit_code, result.stdout) == (Exit.OK, output)
+    assert result.stderr == "note: the store has no such rows of this owner\n"
 
 
 @pytest.mark.parametrize("timed", [(), (0,), (250,), (449,), (100, 300), (300, 301, 302)])

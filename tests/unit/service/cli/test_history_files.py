@@ -95,19 +95,26 @@ def test_times_are_read_in_every_form(form: Form, when: object, keys: tuple[str,
     assert found.rows[0]["timestamp"] == "2023-11-14T22:13:20+00:00"
 
 
-def test_calls_in_another_shape_are_not_lost_silently() -> None:
+def test_calls_in_another_shape_are_not_lost_silently(capsys: pytest.CaptureFixture[str]) -> None:
     """A file of Anthropic's messages needs its calls rewritten; rows may hold what is not read."""
     blocks = [{"type": "tool_use", "id": "c", "name": "f", "input": {}}]
     message = {"role": "assistant", "content": blocks}
     (problem,) = read_history(json.dumps([message]).encode()).problems
     assert "blocks of type tool_use: not read; write calls as tool_calls" in problem
-    assert not read_history(_lines(message), "jsonl").problems
+    found = read_history(_lines({**message, "id": "m1"}), "jsonl")
+    found.report("rows.jsonl")
+    warning = "warning: tool_use and tool_result blocks aren't read: 1 row, such as m1\n"
+    assert capsys.readouterr().err == warning
 
 
-def test_a_created_at_of_another_kind_is_the_senders_own() -> None:
-    """Rows of JSONL may have any keys."""
-    found = read_history(_lines({"role": "user", "content": "a", "created_at": "12/10/2025"}))
-    assert [row["timestamp"] for row in found.rows] == [None]
+@pytest.mark.parametrize("form", ["jsonl", "openai"])
+@pytest.mark.parametrize("key", ["timestamp", "created_at"])
+def test_times_that_cannot_be_read_are_refused(form: Form, key: str) -> None:
+    """In every form; without their times, rows would be in another order."""
+    message = {"role": "user", "content": "a", key: "12/10/2025"}
+    (problem,) = read_history(_lines({"role": "user", "content": "b"}, message), form).problems
+    assert problem.startswith("line 2")
+    assert problem.endswith('timestamp: "12/10/2025" cannot be used')
 
 
 @pytest.mark.parametrize("form", ["jsonl", "openai"])

@@ -69,7 +69,7 @@ def test_what_is_wrong_is_said_on_stderr(ctxb_with_rows: Ctxb) -> None:
     assert json.loads(around.stdout)["content"]["status"] == "error"
     assert "--around: no message has the id" in around.stderr
     small = ctxb_with_rows("recall", "-o", "ana", "-q", "soup", "--max-tokens", "3")
-    assert small.exit_code == Exit.FAILED
+    assert small.exit_code == Exit.USAGE
     assert "--max-tokens: " in small.stderr
     for result in (unknown, around, small):
         assert "/content" not in result.stderr

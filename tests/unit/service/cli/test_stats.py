@@ -60,7 +60,7 @@ def test_all_that_is_seen_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
         "requests: 12.3 per second",
         "workers: 3 listening; shards: 1; dead letters: 4",
         "server: valkey 8.1, 2.0 MB of 9.0 MB, AOF",
-        "store: about 12,000 rows of 7 owners, 1 summaries, 5.0 MB, 4 connections",
+        "store: about 12,000 rows of 7 owners, 1 summary, 5.0 MB, 4 connections",
     ):
         assert line in shown.splitlines()
 

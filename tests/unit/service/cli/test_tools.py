@@ -33,7 +33,7 @@ def test_each_server_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     print_servers(servers, read_tools([], servers, lambda _: 7))
 
     shown = capsys.readouterr()
-    assert shown.out == "git: 1 tools, 7 tokens\n"
+    assert shown.out == "git: 1 tool, 7 tokens\n"
     assert "web: 0 tools, 0 tokens of an earlier listing: \N{REPLACEMENT CHARACTER}" in shown.err
 
 
@@ -44,7 +44,7 @@ def test_a_server_is_right_if_all_of_it_can_be_offered(capsys: pytest.CaptureFix
     assert not check_server(ServerTools("web", error="refused"), len)
 
     shown = capsys.readouterr()
-    assert shown.out.startswith("ok: git: 1 tools, 7 tokens\nok: git: 1 tools")
+    assert shown.out.startswith("ok: git: 1 tool, 7 tokens\nok: git: 1 tool,")
     assert shown.err == "invalid: git: tool 1: bad\ninvalid: web: refused\n"
 
 

@@ -12,7 +12,8 @@ from service.app import ConnectedBus, open_bus
 from service.cli import worker
 from service.cli.exits import Exit
 from service.config.load import load_settings
-from service.config.settings import BusSettings, Settings
+from service.config.settings import BudgetSettings, BusSettings, Settings
+from service.errors import ConfigError
 from service.ports.bus import Bus
 
 MEMORY = Settings(bus=BusSettings(url="memory://"))
@@ -42,6 +43,13 @@ async def test_the_exit_code_reports_whether_it_drained(
 
     monkeypatch.setattr(worker, "open_observed_worker", open_worker)
     assert await worker.serve(MEMORY) is code
+
+
+async def test_settings_are_checked_before_a_server_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that can't run starts no server of its own."""
+    monkeypatch.delattr(worker, "open_bus")
+    with pytest.raises(ConfigError, match="'luck' is no strategy"):
+        await worker.serve(Settings(budget=BudgetSettings(strategy="luck")))
 
 
 async def _introduced(
