@@ -1,7 +1,7 @@
 """Print a build: its messages, tokens and decisions, or why it failed."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, groupby
+from itertools import groupby
 from typing import Final
 
 import typer
@@ -11,7 +11,7 @@ from rich.text import Text
 from service.audit.reports import TAG
 from service.cli.exits import BY_CODE, Exit, print_error
 from service.cli.output import cell, console, counted, print_text, printable, table
-from service.cli.previews import NO_TEXTS, Texts, format_messages, previewed
+from service.cli.previews import NO_TEXTS, Texts, format_messages
 from service.errors import Problem
 from service.wire.response import (
     BuildResponse,
@@ -181,19 +181,14 @@ def decisions_table(decisions: Sequence[DecisionRecord], texts: Texts = NO_TEXTS
     return rows
 
 
-def previewed_ids(decisions: Iterable[DecisionRecord]) -> list[str]:
-    """Return the ids of the messages of which `decisions_table` shows the first words."""
-    ids = (previewed(_ids(alike)) for alike in _neighbours(decisions))
-    return list(dict.fromkeys(chain(*ids)))
-
-
 def _neighbours(decisions: Iterable[DecisionRecord]) -> Iterator[list[DecisionRecord]]:
     """Group adjacent decisions that are alike."""
     groups = groupby(decisions, key=lambda row: (row.block, row.decision, row.reason))
     return (list(alike) for _, alike in groups)
 
 
-def _ids(decisions: Iterable[DecisionRecord]) -> list[str]:
+def decided_ids(decisions: Iterable[DecisionRecord]) -> list[str]:
+    """Return the ids of all messages that were decided on."""
     return [message_id for decision in decisions for message_id in decision.message_ids]
 
 
@@ -217,7 +212,7 @@ _EXTRA_COLUMNS: Final[Mapping[str, Callable[[DecisionRecord], float | None]]] = 
 def _add_decisions(
     rows: Table, alike: Sequence[DecisionRecord], extra: Sequence[str], texts: Texts
 ) -> None:
-    ids = _ids(alike)
+    ids = decided_ids(alike)
     unnamed = counted(sum(decision.count or 0 for decision in alike), "row")
     rows.add_row(
         format_messages(ids, texts) if ids else unnamed,

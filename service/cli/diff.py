@@ -1,6 +1,5 @@
 """``ctxb diff``: compare two builds."""
 
-import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
@@ -27,14 +26,7 @@ from service.cli.exits import Exit, run_until_stopped
 from service.cli.models import complete_model
 from service.cli.options import Json
 from service.cli.output import console, counted, print_text, printable, table
-from service.cli.previews import (
-    Texts,
-    format_messages,
-    previewed,
-    read_stored_texts,
-    texts_of,
-    texts_of_rows,
-)
+from service.cli.previews import Texts, find_texts, format_messages, texts_of
 from service.cli.request import complete_strategy, read_bytes
 from service.cli.start import run_on_bus, start
 from service.config.settings import Settings
@@ -183,14 +175,9 @@ async def build_pair(
 
 def _reported_texts(settings: Settings, report: BuildReport, comparison: Comparison) -> Texts:
     """Return the words of messages that a table shows, from the store or the build's request."""
-    groups = _neighbours(comparison.history)
-    ids = [name for group in groups for name in previewed(_ids(group))]
-    owner, body = report.request.owner_key, report.request.body
-    stored = asyncio.run(read_stored_texts(settings, owner, ids))
-    if body is None:
-        return stored
-    request = BuildRequest.model_validate(body)  # of any size
-    return {**stored, **texts_of_rows(request.options.past or ())}
+    body = report.request.body
+    past = None if body is None else BuildRequest.model_validate(body).options.past
+    return find_texts(settings, report.request.owner_key, _ids(comparison.history), past)
 
 
 def print_comparison(comparison: Comparison, texts: Texts, *, text: bool) -> None:

@@ -1,5 +1,6 @@
 """The words of messages of history, for tables that would otherwise show only their ids."""
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
@@ -14,7 +15,6 @@ from service.cli.start import has_persistent_store
 from service.config.settings import Settings
 from service.connect import check_store, open_stores
 from service.errors import ConfigError, StoreError
-from service.ports.stores import HistoryReader
 
 #: A group of up to this many messages lists all of their ids; a larger one its first and last.
 MAX_LISTED_IDS: Final = 2
@@ -32,43 +32,29 @@ def texts_of(messages: Iterable[Message]) -> Texts:
     return {message.id: message.content.strip() or _calls(message) for message in messages}
 
 
-def texts_of_rows(rows: Iterable[Row]) -> Texts:
-    """Return the texts of rows, as `texts_of` does."""
-    return texts_of(read_rows(rows))
+def find_texts(
+    settings: Settings, owner_key: str, ids: Sequence[str], brought: Sequence[Row] | None
+) -> Texts:
+    """Return the texts of stored rows, as far as the store has any, and of those brought along."""
+    return texts_of(read_rows([*asyncio.run(_read(settings, owner_key, ids)), *(brought or ())]))
 
 
-async def read_texts(history: HistoryReader, owner_key: str, ids: Sequence[str]) -> Texts:
-    """Return the texts of stored rows; none if the store doesn't answer."""
-    try:
-        return texts_of_rows(await history.rows(owner_key, ids)) if ids else NO_TEXTS
-    except StoreError:
-        return NO_TEXTS
-
-
-async def read_stored_texts(settings: Settings, owner_key: str, ids: Sequence[str]) -> Texts:
-    """Return the texts of rows in the configured store, as far as it has any.
-
-    None if it is in memory, unavailable, missing or of another version, which opening would change.
-    """
+async def _read(settings: Settings, owner_key: str, ids: Sequence[str]) -> Sequence[Row]:
+    """Return stored rows; none if the store can't be read, or opening it would change it."""
     if not (ids and has_persistent_store(settings)):
-        return NO_TEXTS
+        return ()
     try:
         await check_store(settings)
         async with open_stores(settings) as stores:
-            return await read_texts(stores.history, owner_key, ids)
+            return await stores.history.rows(owner_key, ids)
     except (ConfigError, StoreError):
-        return NO_TEXTS
-
-
-def previewed(ids: Sequence[str]) -> list[str]:
-    """Return the ids of a group whose words are shown: the first and the last."""
-    return list(dict.fromkeys([*ids[:1], *ids[-1:]]))
+        return ()
 
 
 def format_messages(ids: Sequence[str], texts: Texts) -> Group:
     """Return ids, and below them a line each of the first and the last message."""
     lines = [Text(printable(format_ids(ids)))]
-    for name in previewed(ids):
+    for name in dict.fromkeys([*ids[:1], *ids[-1:]]):
         words = " ".join(texts.get(name, "").split())
         gap = "… " if len(lines) > 1 and len(ids) > MAX_LISTED_IDS else ""
         if words:

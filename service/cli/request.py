@@ -3,18 +3,17 @@
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from formatters.model import Row
 from service.app import open_builder
 from service.budget.strategies import STRATEGIES
 from service.cli.build_output import (
-    previewed_ids,
+    decided_ids,
     print_context,
     print_explanation,
     print_response,
@@ -24,8 +23,9 @@ from service.cli.exits import Exit, run_until_stopped
 from service.cli.history_files import read_history
 from service.cli.models import complete_model
 from service.cli.options import Json, owner_option, takes
-from service.cli.previews import Texts, read_stored_texts, read_texts, texts_of_rows
+from service.cli.previews import find_texts
 from service.cli.start import has_persistent_store, start
+from service.config.settings import Settings
 from service.connect import check_exists, connect_client, open_tracer, require_shared_bus
 from service.wire.payload import read_json
 from service.wire.request import BuildRequest, ContextOptions, set_options
@@ -125,16 +125,16 @@ def build(ctx: typer.Context, *, options: RequestOptions, as_json: Json = False)
     check_exists(settings)
     request = make_request(options)
 
-    async def built() -> tuple[BuildResponse, Texts]:
+    async def built() -> BuildResponse:
         async with open_builder(settings) as builder:
-            response = await builder.handle_build_request(request)
-            ids = _explained_ids(response) if options.explain and not as_json else ()
-            return response, await read_texts(builder.history, str(response.owner_key), ids)
+            return await builder.handle_build_request(request)
 
-    response, texts = run_until_stopped(built())
-    show = _explain(request, texts) if options.explain else print_context
+    response = run_until_stopped(built())
+    show = partial(_explain, settings, request) if options.explain else print_context
     code = print_response(response, as_json=as_json, show=show)
-    if code is Exit.OK and not (has_persistent_store(settings) or _past(request) is not None):
+    if code is not Exit.OK or has_persistent_store(settings):
+        raise typer.Exit(code)
+    if BuildRequest.model_validate(request).options.past is None:
         typer.echo(
             "note: no stored history was read, since the store is this command's own memory; set"
             " CTXB_STORE__URL or store.url as the workers have it",
@@ -175,21 +175,19 @@ def send(
     settings = require_shared_bus(start(ctx.obj))
     request = make_request(options)
 
-    async def sent() -> tuple[BuildResponse, float, Texts]:
+    async def sent() -> tuple[BuildResponse, float]:
         async with (
             open_tracer(settings) as tracer,
             connect_client(settings, tracer=tracer) as client,
         ):
             before = time.perf_counter()
             response = await client.send(request, timeout_seconds=timeout, via=via)
-            seconds = time.perf_counter() - before
-        ids = _explained_ids(response) if options.explain and not as_json else ()
-        return response, seconds, await read_stored_texts(settings, str(response.owner_key), ids)
+            return response, time.perf_counter() - before
 
-    response, seconds, texts = asyncio.run(sent())
+    response, seconds = asyncio.run(sent())
     if not as_json:
         typer.echo(f"{response.content.status} in {seconds * 1000:.0f} ms: {response.id}")
-    show = _explain(request, texts) if options.explain else print_summary
+    show = partial(_explain, settings, request) if options.explain else print_summary
     raise typer.Exit(print_response(response, as_json=as_json, show=show))
 
 
@@ -221,27 +219,11 @@ def make_request(options: RequestOptions) -> dict[str, Any]:
     return request
 
 
-def _explained_ids(response: BuildResponse) -> Sequence[str]:
-    """Return the ids of the messages of which an explanation shows the first words."""
-    content = response.content
-    return () if content.status == "error" else previewed_ids(content.decisions)
-
-
-def _explain(request: dict[str, Any], stored: Texts) -> Callable[[BuildSuccess], None]:
-    """Return what prints the explanation of a build, with the words of its rows.
-
-    ``stored`` are those of stored rows; rows that the request brought have its own words.
-    """
-
-    def explain(content: BuildSuccess) -> None:
-        print_explanation(content, {**stored, **texts_of_rows(_past(request) or ())})
-
-    return explain
-
-
-def _past(request: dict[str, Any]) -> Sequence[Row] | None:
-    """Return the history that a valid request brought, or None."""
-    return BuildRequest.model_validate(request).options.past
+def _explain(settings: Settings, request: dict[str, Any], content: BuildSuccess) -> None:
+    """Print the explanation of a build, with the words of its rows."""
+    valid, ids = BuildRequest.model_validate(request), decided_ids(content.decisions)
+    texts = find_texts(settings, valid.owner_key, ids, valid.options.past)
+    print_explanation(content, texts)
 
 
 def read_bytes(path: Path) -> bytes:

@@ -6,7 +6,7 @@ import os
 import socket
 import sys
 from asyncio.subprocess import DEVNULL, Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +16,8 @@ from service import cli
 from service.app import ConnectedBus, connect_client, open_bus, open_observed_worker
 from service.cli.exits import CommandError
 from service.cli.history_files import read_history
-from service.config.content import ToolsSettings
-from service.config.endpoints import HealthSettings, HttpSettings, StoreSettings
-from service.config.settings import BusSettings, ReportSettings, Settings
+from service.config.load import DEFAULT_FILE
+from service.config.settings import Settings
 from service.connect import open_stores
 from service.ports.bus import Bus
 from service.ports.stores import HistoryStore
@@ -61,14 +60,15 @@ async def open_stage(folder: Path, *, in_memory: bool, serve: bool) -> AsyncIter
     With ``serve`` the worker serves the inspector, which shows all text.
     """
     port = _free_port() if serve else None
-    settings = Settings(
-        bus=BusSettings(url="memory://" if in_memory else None),
-        store=StoreSettings(url=f"sqlite:///{folder / 'demo.db'}"),
-        tools=ToolsSettings(paths=(TOOLS,)),
-        health=HealthSettings(port=None),  # another worker on this machine may use it
-        http=HttpSettings(port=port, content="full"),
-        reports=ReportSettings(ttl_seconds=SHOWN_SECONDS),
-    )
+    values: dict[str, dict[str, object]] = {
+        "bus": {"url": "memory://" if in_memory else None},
+        "store": {"url": f"sqlite:///{folder / 'demo.db'}"},
+        "tools": {"paths": [str(TOOLS)]},
+        "health": {"port": None},  # another worker on this machine may use it
+        "http": {"port": port, "content": "full"},
+        "reports": {"ttl_seconds": SHOWN_SECONDS},
+    }
+    settings = Settings.model_validate(values)
     async with (
         open_stores(settings) as stores,
         open_bus(settings) as bus,
@@ -80,7 +80,7 @@ async def open_stage(folder: Path, *, in_memory: bool, serve: bool) -> AsyncIter
         if bus.url is None:
             running = _worker_in_process(settings, bus.bus)
         else:
-            running = _worker_process(settings, bus.url, folder)
+            running = _worker_process({**values, "bus": {"url": bus.url}}, folder)
         async with running as worker:
             yield Stage(
                 bus=bus, client=client, history=stores.history, worker=worker, inspector=inspector
@@ -137,16 +137,18 @@ class WorkerProcess:
 
 @asynccontextmanager
 async def _worker_process(
-    settings: Settings, url: str, folder: Path
+    settings: Mapping[str, object], folder: Path
 ) -> AsyncIterator[WorkerProcess]:
-    """Run ``ctxb worker``, logging into a folder, until the context exits."""
+    """Run ``ctxb worker`` in a folder, until the context exits."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("CTXB_")}
+    # JSON is YAML; `$$` is a dollar sign
+    (folder / DEFAULT_FILE).write_text(json.dumps(settings).replace("$", "$$"), encoding="utf-8")
     log = folder / "worker.log"
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", cli.__name__, "worker"),
-            cwd=folder,  # has no config.yml
-            env={**inherited, **_variables(settings, url)},
+            cwd=folder,
+            env=inherited,
             stdin=DEVNULL,
             stdout=output,
             stderr=output,
@@ -159,19 +161,6 @@ async def _worker_process(
         if process.returncode is None:
             process.kill()
             await process.wait()
-
-
-def _variables(settings: Settings, url: str) -> dict[str, str]:
-    """Return the settings that differ from the defaults, as environment variables."""
-    return {
-        "CTXB_BUS__URL": url,
-        "CTXB_HEALTH__PORT": "null",
-        "CTXB_HTTP__PORT": json.dumps(settings.http.port),
-        "CTXB_HTTP__CONTENT": settings.http.content,
-        "CTXB_REPORTS__TTL_SECONDS": str(settings.reports.ttl_seconds),
-        "CTXB_STORE__URL": settings.store.url.get_secret_value(),
-        "CTXB_TOOLS__PATHS": json.dumps([str(TOOLS)]),
-    }
 
 
 def _free_port() -> int:

@@ -1,6 +1,5 @@
 """The words of messages for tables."""
 
-import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +8,7 @@ import pytest
 from typer.testing import Result
 
 from service.cli.exits import Exit
-from service.cli.previews import read_stored_texts, texts_of_rows
+from service.cli.previews import find_texts
 from service.config.load import load_settings
 
 Ctxb = Callable[..., Result]
@@ -23,7 +22,7 @@ def test_a_call_shows_whether_it_has_arguments(arguments: str, shown: str) -> No
     function = {"name": "f", "arguments": arguments}
     calls = [{"id": "c", "type": "function", "function": function}]
     rows = [{"id": "m1", "role": "assistant", "content": "", "tool_calls": calls}]
-    assert texts_of_rows(rows) == {"m1": shown}
+    assert find_texts(load_settings(None), "ana", ["m1"], rows) == {"m1": shown}
 
 
 def test_a_store_that_cannot_be_read_has_no_words(
@@ -31,10 +30,10 @@ def test_a_store_that_cannot_be_read_has_no_words(
 ) -> None:
     """In memory, or without its tables, which nobody asked to make: ids are shown alone."""
     monkeypatch.chdir(tmp_path)
-    assert asyncio.run(read_stored_texts(load_settings(None), "ana", ["m1"])) == {}
+    assert find_texts(load_settings(None), "ana", ["m1"], None) == {}
     for url in ("sqlite:///no/such/folder/ctxb.db", "mysql://host/ctxb", "sqlite:///new.db"):
         monkeypatch.setenv("CTXB_STORE__URL", url)
-        assert asyncio.run(read_stored_texts(load_settings(None), "ana", ["m1"])) == {}
+        assert find_texts(load_settings(None), "ana", ["m1"], None) == {}
     assert not [*tmp_path.iterdir()]
 
 
