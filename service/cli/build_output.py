@@ -10,7 +10,7 @@ from rich.text import Text
 
 from service.audit.reports import TAG
 from service.cli.exits import BY_CODE, Exit, print_error
-from service.cli.output import cell, console, counted, print_text, printable, table
+from service.cli.output import console, counted, print_text, printable, table
 from service.cli.previews import NO_TEXTS, Texts, format_messages
 from service.errors import Problem
 from service.wire.response import (
@@ -91,18 +91,19 @@ def print_explanation(content: BuildSuccess, texts: Texts = NO_TEXTS) -> None:
 
 def print_outline(messages: Sequence[Mapping[str, object]]) -> None:
     """Print a line per message: its role, its block and its first words."""
-    rows = table("#", "Role", "Block", "Begins with", numbers=["#"], title="Messages")
-    for column in rows.columns:
-        column.no_wrap, column.overflow = True, "ellipsis"
-    # the last column fills the line
-    rows.expand, rows.columns[-1].ratio = True, 1
+    rows = []
     for number, message in enumerate(messages, 1):
         text = _message_text(message)
         tag = TAG.match(text)
         beginning = " ".join(text[tag.end() if tag else 0 :].split())
-        cells = (number, message.get("role"), tag.group() if tag else "", beginning)
-        rows.add_row(*map(cell, cells))
-    console().print(rows)
+        rows.append((number, message.get("role"), tag.group() if tag else "", beginning))
+    columns = ("#", "Role", "Block", "Begins with")
+    outline = table(*columns, rows=rows, numbers=columns[:1], title="Messages")
+    for column in outline.columns:
+        column.no_wrap, column.overflow = True, "ellipsis"
+    # the last column fills the line
+    outline.expand, outline.columns[-1].ratio = True, 1
+    console().print(outline)
 
 
 def print_tokens(usage: Usage) -> None:

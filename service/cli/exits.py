@@ -63,13 +63,15 @@ BY_CODE: Final[Mapping[str, Exit]] = {
     "not_found": Exit.NO_REPORT,
 }
 
-#: By class, for errors that are never sent. The first match counts: a `SchemaError` is a
-#: `StoreError` too.
-BY_CLASS: Final[tuple[tuple[tuple[type[ContextBuilderError], ...], Exit], ...]] = (
-    ((ConfigError, ToolError, PromptError), Exit.CONFIGURATION),
-    ((SchemaError,), Exit.FAILED),
-    ((BusError, StoreError), Exit.UNREACHABLE),
-)
+#: By class, for errors that are never sent; the first match counts.
+BY_CLASS: Final[Mapping[type[ContextBuilderError], Exit]] = {
+    ConfigError: Exit.CONFIGURATION,
+    ToolError: Exit.CONFIGURATION,
+    PromptError: Exit.CONFIGURATION,
+    SchemaError: Exit.FAILED,  # a `StoreError`, too
+    BusError: Exit.UNREACHABLE,
+    StoreError: Exit.UNREACHABLE,
+}
 
 #: By the signal that ended a command before its work was done.
 BY_SIGNAL: Final[Mapping[int, Exit]] = {
@@ -102,7 +104,7 @@ def exit_code(error: ContextBuilderError) -> Exit:
     """Return the exit code for an error."""
     if error.code in BY_CODE:
         return BY_CODE[error.code]
-    return next((code for kinds, code in BY_CLASS if isinstance(error, kinds)), Exit.FAILED)
+    return next((code for kind, code in BY_CLASS.items() if isinstance(error, kind)), Exit.FAILED)
 
 
 def print_error(label: str, detail: str, problems: Iterable[Problem] = ()) -> None:

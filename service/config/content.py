@@ -2,13 +2,11 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self, TypeVar
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 
 from service.config.section import Count, Ratio, Seconds, Section, Text, WebUrl
-
-AnySection = TypeVar("AnySection", bound=Section)
 
 #: Letters and digits, with single ``_`` or ``-`` between them. Names of tools begin with it and a
 #: double ``_``, which must be distinguishable from those in the name.
@@ -131,38 +129,44 @@ class PromptsSettings(Section):
     reload_seconds: Seconds = 5.0
 
 
-def _require_model(value: str | None, info: ValidationInfo) -> str | None:
-    if value is None and info.data.get("kind") == "openai":
-        raise ValueError("must be given where kind is openai")
-    return value
+class ModelSettings(Section):
+    """A model over HTTP, or one within the process, which needs no more than its kind."""
 
-
-def _check_api_key(value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
-    if value is None:
-        if info.data.get("kind") == "openai" and info.data.get("base_url", "") is None:
-            raise ValueError("must be given where base_url is not")
-        return None
-    key = value.get_secret_value()
-    if not key.isascii() or not key.isprintable() or " " in key or not key:
-        raise ValueError("must be ASCII characters without blanks")
-    return value
-
-
-def _require_kind(section: AnySection) -> AnySection:
-    given = section.model_dump(include={"model"}, exclude_none=True)
-    if given and "kind" not in section.model_fields_set:
-        default = type(section).model_fields["kind"].default
-        raise ValueError(f"kind is missing: openai uses model, {default} doesn't")
-    return section
-
-
-class SummarizerSettings(Section):
-    """The writer of summaries: an extractive summarizer, or a model over HTTP."""
-
-    kind: Literal["extractive", "openai"] = "extractive"
+    kind: str
     model: Text | None = None
     base_url: WebUrl | None = None
     api_key: SecretStr | None = None
+
+    @model_validator(mode="after")
+    def _require_kind(self) -> Self:
+        if self.model is not None and "kind" not in self.model_fields_set:
+            raise ValueError(f"kind is missing: openai uses model, {self.kind} doesn't")
+        return self
+
+    @field_validator("model")
+    @classmethod
+    def _require_model(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is None and info.data.get("kind") == "openai":
+            raise ValueError("must be given where kind is openai")
+        return value
+
+    @field_validator("api_key")
+    @classmethod
+    def _check_api_key(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        if value is None:
+            if info.data.get("kind") == "openai" and info.data.get("base_url", "") is None:
+                raise ValueError("must be given where base_url is not")
+            return None
+        key = value.get_secret_value()
+        if not key.isascii() or not key.isprintable() or " " in key or not key:
+            raise ValueError("must be ASCII characters without blanks")
+        return value
+
+
+class SummarizerSettings(ModelSettings):
+    """The writer of summaries: an extractive summarizer, or a model over HTTP."""
+
+    kind: Literal["extractive", "openai"] = "extractive"
     timeout_seconds: Seconds = 60.0
     retries: Annotated[int, Field(ge=0, le=10)] = 2
     concurrency: Annotated[int, Field(ge=1, le=64)] = 4
@@ -172,10 +176,6 @@ class SummarizerSettings(Section):
     redact: bool = True
     breaker_failures: Count = 3
     breaker_seconds: Seconds = 60.0
-
-    _check_kind = model_validator(mode="after")(_require_kind)
-    _check_model = field_validator("model")(_require_model)
-    _check_key = field_validator("api_key")(_check_api_key)
 
 
 class SummariesSettings(Section):
@@ -195,19 +195,12 @@ class SummariesSettings(Section):
     summarizer: SummarizerSettings = SummarizerSettings()
 
 
-class EmbedderSettings(Section):
+class EmbedderSettings(ModelSettings):
     """The model that computes vectors of rows and questions."""
 
     kind: Literal["minilm", "openai"] = "minilm"
-    model: Text | None = None
-    base_url: WebUrl | None = None
-    api_key: SecretStr | None = None
     #: To compare a question with rows; a build goes on without after it.
     timeout_seconds: Seconds = 2.0
-
-    _check_kind = model_validator(mode="after")(_require_kind)
-    _check_model = field_validator("model")(_require_model)
-    _check_key = field_validator("api_key")(_check_api_key)
 
 
 class RecallSettings(Section):
