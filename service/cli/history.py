@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeVar
 
@@ -38,7 +37,7 @@ from service.wire.request import BuildRequest
 
 T = TypeVar("T")
 
-#: Rows that are stored in one transaction; more if they have no times.
+#: Rows that are stored in one transaction; more if many precede the first that has a time.
 BATCH: Final = 200
 
 #: The counts of an erasure, by their names in JSON.
@@ -297,20 +296,24 @@ def _run_on_history(
 async def store_rows(store: HistoryStore, owner_key: str, rows: Sequence[Row]) -> int:
     """Store rows, with a progress bar if stderr is a terminal; returns how many were new."""
     errors = Console(stderr=True)
-    batches = _batches(rows)
     hidden = not errors.is_terminal
-    progress = track(batches, "storing", console=errors, disable=hidden, transient=True)
+    progress = track(divide(rows), "storing", console=errors, disable=hidden, transient=True)
     return sum([await store.append(owner_key, batch) for batch in progress])
 
 
-def _batches(rows: Sequence[Row]) -> Sequence[Sequence[Row]]:
-    """Divide rows so that those without a time stay with one that has it: stores sort by time."""
-    timed = [index for index, row in enumerate(rows) if row.get("timestamp") is not None]
-    starts = [0]
-    for index in timed[1:] if timed else range(len(rows)):
-        if index - starts[-1] >= BATCH:
-            starts.append(index)
-    return [rows[start:end] for start, end in pairwise([*starts, len(rows)])]
+def divide(rows: Sequence[Row]) -> Sequence[Sequence[Row]]:
+    """Divide rows so that stores, which sort by time, keep the order of those without a time.
+
+    Stores take the time of the row before such a row, so a later batch begins with the last row
+    that has one, once more. The first batch has all rows up to the first time.
+    """
+    timed = (index for index, row in enumerate(rows) if row.get("timestamp") is not None)
+    end = max(next(timed, 0) + 1, BATCH)
+    batches: list[Sequence[Row]] = [rows[:end]]
+    for begin in range(end, len(rows), BATCH):
+        newest = [row for row in batches[-1] if row.get("timestamp") is not None][-1:]
+        batches.append([*newest, *rows[begin : begin + BATCH]])
+    return batches
 
 
 async def read_newest(

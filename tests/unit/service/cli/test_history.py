@@ -9,7 +9,7 @@ import pytest
 from typer.testing import Result
 
 from service.cli.exits import Exit
-from service.cli.history import describe_summary
+from service.cli.history import describe_summary, divide
 from service.compaction.summarize import SkipReason
 from service.config.settings import Settings
 from service.connect import open_stores
@@ -105,6 +105,19 @@ def test_an_owner_without_rows_is_reported(
 
     assert (result.exit_code, result.stdout) == (Exit.OK, output)
     assert result.stderr == "note: the store has no such rows of this owner\n"
+
+
+@pytest.mark.parametrize(("timed", "sizes"), [([0], [200, 201, 51]), ([], [200, 200, 50])])
+def test_rows_without_times_are_stored_in_small_transactions(
+    timed: list[int], sizes: list[int]
+) -> None:
+    """Others can write between them; each begins with the last row that has a time."""
+    rows: list[dict[str, object]] = [{"id": f"m{number}"} for number in range(450)]
+    for number in timed:
+        rows[number]["timestamp"] = "2025-01-01T00:00:00Z"
+    batches = divide(rows)
+    assert [len(batch) for batch in batches] == sizes
+    assert all(batch[0] is rows[number] for number in timed for batch in batches)
 
 
 @pytest.mark.parametrize("timed", [(), (0,), (250,), (449,), (100, 300), (300, 301, 302)])
