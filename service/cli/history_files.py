@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
 import typer
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
-from formatters.model import Role, Row, ToolCall
+from formatters.model import ChatMessage, Role, Row, ToolCall
 from formatters.native import CHAT_ROLES
 from formatters.rows import read_role, read_rows, truncate
 from service.build.brought_rows import foreign_parts
@@ -265,24 +265,19 @@ def _unusable(key: str, given: Mapping[str, object]) -> InvalidRequestError:
 
 def as_openai(rows: Iterable[Row]) -> list[dict[str, object]]:
     """Return rows as messages of OpenAI's API, without rows whose role the API doesn't have."""
-    messages = []
-    for message in read_rows(rows):
-        role = CHAT_ROLES.get(message.role)
-        fields: dict[str, object] = {"role": role, "content": message.content}
-        if role == "assistant" and message.tool_calls:
-            fields["tool_calls"] = [
-                {
-                    "id": call.id or "",
-                    "type": "function",
-                    "function": {"name": call.name, "arguments": call_arguments(call)},
-                }
+    shown = (message for message in read_rows(rows) if message.role in CHAT_ROLES)
+    return [
+        ChatMessage(
+            role=CHAT_ROLES[message.role],
+            content=message.content,
+            tool_calls=tuple(
+                replace(call, id=call.id or "", text=call_arguments(call))
                 for call in message.tool_calls
-            ]
-        if role == "tool":
-            fields["tool_call_id"] = message.tool_call_id or ""
-        if role is not None:
-            messages.append(fields)
-    return messages
+            ),
+            tool_call_id=(message.tool_call_id or "") if message.role is Role.TOOL else None,
+        ).as_dict()
+        for message in shown
+    ]
 
 
 def call_arguments(call: ToolCall) -> str:

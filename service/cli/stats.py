@@ -96,12 +96,12 @@ async def watch_overview(settings: Settings, seconds: float, *, as_json: bool) -
     A bus or store that is away is reported, and tried again. Raises `BusError` or `StoreError` if
     trying again can't help.
     """
-    before: tuple[float, int | None] | None = None
+    before: tuple[float, int] | None = None
     in_place = console().is_terminal and not as_json
     with Live(console=console(), auto_refresh=False) if in_place else nullcontext() as live:
         while True:
             overview = await read_overview(settings, watching=True)
-            current = time.monotonic(), _requests_added(overview.bus)
+            current = _requests_added(overview.bus)
             overview = replace(overview, rate=_rate(before, current))
             if live is None:
                 print_overview(overview, as_json=as_json, line=True)
@@ -111,14 +111,14 @@ async def watch_overview(settings: Settings, seconds: float, *, as_json: bool) -
             await asyncio.sleep(seconds)
 
 
-def _requests_added(bus: BusState | None) -> int | None:
-    """Return the number of requests ever added; None if a server doesn't count them."""
+def _requests_added(bus: BusState | None) -> tuple[float, int] | None:
+    """Return the time, and the number of requests ever added; None if a server doesn't count."""
     counts = [stream.added for stream in bus.requests] if bus else [None]
-    return None if None in counts else sum(count or 0 for count in counts)
+    return None if None in counts else (time.monotonic(), sum(count or 0 for count in counts))
 
 
-def _rate(before: tuple[float, int | None] | None, now: tuple[float, int | None]) -> float | None:
-    if before is None or before[1] is None or now[1] is None:
+def _rate(before: tuple[float, int] | None, now: tuple[float, int] | None) -> float | None:
+    if before is None or now is None:
         return None
     # negative after a flush, which sets the counter to 0
     return max(0, now[1] - before[1]) / (now[0] - before[0])
