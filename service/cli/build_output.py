@@ -51,10 +51,13 @@ def print_response(
     return Exit.OK
 
 
-def print_failure(error: ErrorBody) -> Exit:
-    """Print the error of a response on stderr; returns its exit code."""
-    problems = [Problem(row["pointer"], printable(row["detail"])) for row in error.errors]
-    print_error(error.code, printable(error.detail), problems)
+def print_failure(error: ErrorBody, name: Callable[[str], str] = str) -> Exit:
+    """Print the error of a response on stderr; returns its exit code.
+
+    ``name`` replaces pointers in texts by what a person knows.
+    """
+    problems = [Problem(name(row["pointer"]), printable(row["detail"])) for row in error.errors]
+    print_error(error.code, printable(name(error.detail)), problems)
     return BY_CODE.get(error.code, Exit.FAILED)
 
 
@@ -123,10 +126,10 @@ def print_tokens(usage: Usage) -> None:
     )
 
 
-def print_warnings(warnings: Iterable[WarningRecord]) -> None:
-    """Print the warnings of a response on stderr."""
+def print_warnings(warnings: Iterable[WarningRecord], name: Callable[[str], str] = str) -> None:
+    """Print the warnings of a response on stderr, as `print_failure` prints an error."""
     for warning in warnings:
-        pointer = f" ({warning.pointer})" if warning.pointer else ""
+        pointer = f" ({name(warning.pointer)})" if warning.pointer else ""
         typer.echo(f"warning: {printable(warning.detail)}{pointer}", err=True)
 
 

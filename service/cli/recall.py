@@ -9,7 +9,7 @@ import typer
 
 from service.app import open_builder
 from service.cli.build_output import print_failure, print_warnings
-from service.cli.exits import Exit, run_until_stopped
+from service.cli.exits import run_until_stopped
 from service.cli.models import complete_model
 from service.cli.options import Conversation, Json, Owner, takes
 from service.cli.output import printable
@@ -116,16 +116,10 @@ def recall(ctx: typer.Context, *, options: RecallOptions, as_json: Json = False)
     if as_json:
         typer.echo(response.model_dump_json(indent=2))
     if answer.status == "error":
-        errors = [{**row, "pointer": _name_options(row["pointer"])} for row in answer.error.errors]
-        update = {"detail": _name_options(answer.error.detail), "errors": errors}
-        raise typer.Exit(print_failure(answer.error.model_copy(update=update)))
+        raise typer.Exit(print_failure(answer.error, _name_options))
     if not as_json:
         typer.echo(printable(answer.text))
-        print_warnings(
-            warning.model_copy(update={"pointer": _name_options(warning.pointer or "")})
-            for warning in answer.warnings
-        )
-    raise typer.Exit(Exit.OK)
+        print_warnings(answer.warnings, _name_options)
 
 
 async def _recalled(settings: Settings, request: RecallRequest) -> RecallResponse:
