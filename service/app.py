@@ -76,13 +76,9 @@ __all__ = [
 
 
 def check_settings(settings: Settings) -> InMemoryToolRegistry:
-    """Check what can be checked without a server; returns the tools of files and modules.
+    """Check what needs no server; returns the tools of files and modules.
 
-    Raises:
-        ConfigError: A tokenizer, the strategy or the scheme of a URL is unknown.
-        PromptError: A prompt file is missing or invalid.
-        StoreError: The store's URL names no file.
-        ToolError: A tool file or module is invalid.
+    Raises `ConfigError`, `PromptError`, `ToolError`, or `StoreError` for a URL that names no file.
     """
     check_names(settings)
     configured_strategies(settings)

@@ -112,10 +112,7 @@ def read_pair(
 ) -> tuple[ContentReport, ContentReport]:
     """Read two builds: responses from files, or reports from the bus.
 
-    Raises:
-        typer.BadParameter: There are not two, or a file can't be read.
-        InvalidRequestError: A file has no context in it.
-        NotFoundError: A build has no report.
+    Raises `InvalidRequestError` for a file without a context, `NotFoundError` without a report.
     """
     if options:
         raise typer.BadParameter("--strategy, --model and budgets go with --request")
@@ -148,16 +145,10 @@ async def build_pair(
 ) -> tuple[ContentReport, ContentReport, dict[str, str]]:
     """Build a request twice at the same moment: with each option's first value, and its last.
 
-    Returns the reports, and the texts of the history that was read.
-
-    Raises:
-        typer.BadParameter: No option has two values, or one has more.
-        ContextBuilderError: The request can't be built.
+    Returns the reports, and the texts of the history that was read; raises `ContextBuilderError`.
     """
-    if any(len(values) > PAIR for values in options.values()):
-        raise typer.BadParameter("an option is given twice at most")
-    if not any(len(values) == PAIR for values in options.values()):
-        raise typer.BadParameter("one of --strategy, --model and budgets is needed twice")
+    if max(map(len, options.values()), default=0) != PAIR:
+        raise typer.BadParameter("--strategy, --model or a budget is needed twice, none more often")
     request = read_json(read_bytes(path))
     async with open_builder(settings) as builder:
         moment = builder.clock()

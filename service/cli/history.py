@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeVar
 
@@ -212,11 +212,11 @@ def rm(
     if not (dry_run or yes):
         question = f"Erase everything about {printable(owner)} for good?"
         typer.confirm(question, abort=True, err=True)
-    erased = asyncio.run(erase_owner(settings, owner, dry_run=dry_run))
+    store, bus = asyncio.run(erase_owner(settings, owner, dry_run=dry_run))
     if as_json:
-        print_json(erased)
+        print_json({"dry_run": dry_run, "store": store, "bus": bus})
     else:
-        print_erased(erased)
+        print_erased("Found" if dry_run else "Erased", store, bus)
 
 
 @history.command()
@@ -369,17 +369,12 @@ def describe_summary(made: NewSummary | SkipReason) -> str:
 # --- erasing ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Erased:
-    """What there was of an owner; None for a store or bus that was skipped."""
-
-    dry_run: bool
-    store: Mapping[str, int] | None
-    bus: Forgotten | None
-
-
-async def erase_owner(settings: Settings, owner_key: str, *, dry_run: bool) -> Erased:
+async def erase_owner(
+    settings: Settings, owner_key: str, *, dry_run: bool
+) -> tuple[Mapping[str, int] | None, Forgotten | None]:
     """Erase an owner from a persistent store and a shared bus, or count with ``dry_run``.
+
+    Returns what there was in store and bus, None for one that was skipped.
 
     Raises:
         BusError: The bus does not answer; then nothing is erased.
@@ -407,16 +402,15 @@ async def erase_owner(settings: Settings, owner_key: str, *, dry_run: bool) -> E
                 profile = await stores.profiles.erase(owner_key)
         counts = {"fallen": held.fallen, "archived": held.archived, "summaries": held.summaries}
         store = {"rows": rows, **counts, "profiles": int(profile)}
-    return Erased(dry_run=dry_run, store=store, bus=bus)
+    return store, bus
 
 
-def print_erased(erased: Erased) -> None:
+def print_erased(heading: str, store: Mapping[str, int] | None, bus: Forgotten | None) -> None:
     """Print what was erased, and what was skipped or remains."""
-    heading = "Found" if erased.dry_run else "Erased"
     rows: list[tuple[str, int]] = []
-    if store := erased.store:
+    if store:
         rows += [(label, store[name]) for name, label in _IN_STORE.items()]
-    if bus := erased.bus:
+    if bus:
         rows += [(label, getattr(bus, name)) for name, label in _ON_BUS.items()]
     console().print(table("What", heading, rows=rows, numbers=[heading]))
     if store is None:

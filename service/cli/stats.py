@@ -70,24 +70,24 @@ async def read_overview(settings: Settings, *, watching: bool = False) -> Overvi
     Raises `BusError` or `StoreError`; while ``watching`` only if trying again can't help.
     """
     bus, servers, store, away = None, list[ServerState](), None, dict[str, str]()
+
+    @contextmanager
+    def collect_error(name: str) -> Iterator[None]:
+        try:
+            yield
+        except (BusError, StoreError) as error:
+            if not (watching and error.retryable):
+                raise
+            away[name] = error.detail
+
     if has_shared_bus(settings):
-        with _collect_error("bus", away if watching else None):
+        with collect_error("bus"):
             async with open_survey(settings) as survey:
                 bus, servers = await survey.state(), await survey.servers()
     if has_persistent_store(settings):
-        with _collect_error("store", away if watching else None):
+        with collect_error("store"):
             store = await store_state(settings)
     return Overview(at=datetime.now(UTC), bus=bus, servers=servers, store=store, away=away)
-
-
-@contextmanager
-def _collect_error(name: str, away: dict[str, str] | None) -> Iterator[None]:
-    try:
-        yield
-    except (BusError, StoreError) as error:
-        if away is None or not error.retryable:
-            raise
-        away[name] = error.detail
 
 
 async def watch_overview(settings: Settings, seconds: float, *, as_json: bool) -> None:

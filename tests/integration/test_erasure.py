@@ -162,8 +162,8 @@ def test_erasing_needs_confirmation(ctxb: Ctxb, prefix: str) -> None:
     done = ctxb("history", "rm", OWNER, stdin="y\n")
     assert done.exit_code == Exit.OK, done.stderr
     assert "rows" in done.stdout
-    assert "1 entries of the owner are still on the streams" in done.stdout
-    assert "1 dead letters have no readable owner" in done.stdout
+    assert "still on the streams: 1 entry of the owner" in done.stdout
+    assert "1 dead letter without a readable owner" in done.stdout
     assert "replies that nobody has read yet stay" in " ".join(done.stdout.split())
     assert "Found" in ctxb("history", "rm", OWNER, "--dry-run").stdout
 

@@ -41,24 +41,23 @@ async def tour(stage: Stage) -> str:
         where = f"{stage.bus.origin}; worker: process {stage.worker.process.pid}"
     print_text(f"Bus: {where}.")
 
-    await _send_question(stage)
+    print_heading("1. A question, by PUBLISH on context.build.request")
+    answered = _context(await _send(stage, REQUESTS["question"], "channel"))
+    print_context(answered, lines=6)
+    print_summary(answered)
     await _record_answer(stage)
     first = await _send_run(stage)
     limited = await _limit_history(stage)
-    await _send_faulty(stage)
+    print_heading("4. A window too small for what has to be sent")
+    _print_error(await _send(stage, REQUESTS["impossible"], "stream"))
+    print_heading("5. A request with a mistake")
+    _print_error(await _send(stage, REQUESTS["malformed"], "channel"))
     print_heading("6. The second request once more, as after a lost answer")
     again = await _send(stage, REQUESTS["run"], "stream")
     if again.id != first.id:
         raise CommandError("the request was built again")
     print_text(f"The same response, not built again: {again.id}")
     return limited
-
-
-async def _send_question(stage: Stage) -> None:
-    print_heading("1. A question, by PUBLISH on context.build.request")
-    answered = _context(await _send(stage, REQUESTS["question"], "channel"))
-    print_context(answered, lines=6)
-    print_summary(answered)
 
 
 async def _send_run(stage: Stage) -> BuildResponse:
@@ -80,13 +79,6 @@ async def _limit_history(stage: Stage) -> str:
     print_decisions(limited)
     print_text(f"[SHARED_MEMORY] has {limited.usage.blocks['SHARED_MEMORY']} tokens.")
     return limited.build_id
-
-
-async def _send_faulty(stage: Stage) -> None:
-    print_heading("4. A window too small for what has to be sent")
-    _print_error(await _send(stage, REQUESTS["impossible"], "stream"))
-    print_heading("5. A request with a mistake")
-    _print_error(await _send(stage, REQUESTS["malformed"], "channel"))
 
 
 async def send_comparisons(stage: Stage) -> None:
