@@ -8,7 +8,7 @@ import typer
 from service.cli.options import Json
 from service.cli.output import console, counted, print_json, table
 from service.cli.start import run_on_bus, start
-from service.ports.bus import RequestShards, RequestStream
+from service.ports.bus import Bus, RequestStream
 
 bus = typer.Typer(no_args_is_help=True)
 
@@ -31,7 +31,13 @@ def shards(ctx: typer.Context, count: Count = None, as_json: Json = False) -> No
     that use XADD must read the number again. Workers still answer requests in
     streams that are no longer used.
     """
-    used, streams = run_on_bus(start(ctx.obj), lambda bus: set_shards(bus.request_shards, count))
+
+    async def set_and_read(bus: Bus) -> tuple[int, Sequence[RequestStream]]:
+        if count is not None:
+            await bus.request_shards.set_count(count)
+        return await bus.request_shards.count(), await bus.request_shards.streams()
+
+    used, streams = run_on_bus(start(ctx.obj), set_and_read)
     if as_json:
         print_json({"shards": used, "streams": streams})
         return
@@ -65,12 +71,3 @@ def renumber(ctx: typer.Context, as_json: Json = False) -> None:
         typer.echo(f"{name} takes entries again")
     if not renumbered:
         typer.echo("no stream has run out of ids")
-
-
-async def set_shards(
-    shards: RequestShards, count: int | None
-) -> tuple[int, Sequence[RequestStream]]:
-    """Set the number of streams, unless ``count`` is None; return it, and all streams there are."""
-    if count is not None:
-        await shards.set_count(count)
-    return await shards.count(), await shards.streams()

@@ -48,12 +48,9 @@ SEMANTIC_VARIABLE: Final = "CTXB_RECALL__SEMANTIC"
 
 def with_environment(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings with the one default that an environment variable replaces."""
-    value = os.environ.get(SEMANTIC_VARIABLE)
-    return (
-        {**values, "recall": _fill(values.get("recall"), {"semantic": value})}
-        if value
-        else dict(values)
-    )
+    if value := os.environ.get(SEMANTIC_VARIABLE):
+        values = {**values, "recall": _fill(values.get("recall"), {"semantic": value})}
+    return dict(values)
 
 
 def _fill(section: object, defaults: Mapping[str, Any]) -> object:
