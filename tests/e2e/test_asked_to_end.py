@@ -185,7 +185,7 @@ async def test_what_there_is_can_be_watched(on_bus: Ctxb, server_url: str) -> No
     assert second["store"]["rows"] == 1
     assert process.returncode == Exit.OK
     assert "w1" in tables.stdout
-    assert "store: 1 rows of 1 owners" in tables.stdout
+    assert "store: 1 row of 1 owner," in tables.stdout
 
 
 async def test_watching_goes_on_while_the_bus_is_away(ctxb: Ctxb, own_server: RealServer) -> None:

@@ -109,8 +109,8 @@ async def test_a_database_is_embedded_in_the_background(
     monkeypatch.setattr(checks, "MANY_WAITING", -1)
     (many,) = [each async for each in check_vectors(settings)]
 
-    assert waiting.found == "all-MiniLM-L6-v2-int8, 30 rows wait for theirs"
-    assert done.found == "all-MiniLM-L6-v2-int8, 0 rows wait for theirs"
+    assert waiting.found == "all-MiniLM-L6-v2-int8, 30 rows without one"
+    assert done.found == "all-MiniLM-L6-v2-int8, 0 rows without one"
     assert [each.state for each in (waiting, done, many)] == ["ok", "ok", "warn"]
 
 
