@@ -175,7 +175,16 @@ POINTER_CHARS: Final = 128
 #: Characters of a name that are compared with the known ones.
 MAX_COMPARED: Final = 64
 
-_REPR: Final = Repr()
+
+class _Repr(Repr):
+    def repr_int(self, x: int, level: int) -> str:
+        try:
+            return super().repr_int(x, level)
+        except ValueError:  # Python writes no integers of thousands of digits
+            return f"<an integer of {x.bit_length()} bits>"
+
+
+_REPR: Final = _Repr()
 _REPR.maxstring = _REPR.maxother = 80
 _REPR.maxlevel = 2
 #: Characters of a value that an error quotes: those of a text, with its quotes.

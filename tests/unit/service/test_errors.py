@@ -96,3 +96,8 @@ def test_a_quoted_value_is_short() -> None:
 
     values = ("x" * 999, nested, 10**99, {"a": nested})
     assert all(len(shown(value)) <= SHOWN_CHARS for value in values)
+
+
+def test_an_integer_that_python_does_not_write_has_its_size() -> None:
+    """An error about a value must not become another error."""
+    assert shown([-(10**5000)]) == "[<an integer of 16610 bits>]"
