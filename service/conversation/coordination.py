@@ -5,6 +5,7 @@ from typing import Unpack
 
 from formatters.guard import one_line
 from formatters.model import Row
+from formatters.rows import as_mapping
 from service.conversation.manager import ContextManager, ManagerOptions
 from service.conversation.messages import (
     SpadeMessage,
@@ -39,7 +40,7 @@ class CoordinationContextManager(ContextManager):
 
     def add_message_dict(self, message: Row, conversation_id: str | None = None) -> None:
         """Add a message; ``sender`` and ``receiver``, if it has them, are agents."""
-        agents = [str(message.get(key) or "") for key in ("sender", "receiver")]
+        agents = [str(as_mapping(message).get(key) or "") for key in ("sender", "receiver")]
         super().add_message_dict(message, self._session(*agents) or conversation_id)
 
     def add_coordination_command(

@@ -10,8 +10,7 @@ from typing import Any, Final, TypedDict
 
 from formatters.guard import guard_for
 from formatters.model import Row, Tool
-from formatters.rows import HIDDEN_ROLES, ROLES
-from service.conversation.checks import check_depth, check_readable
+from service.conversation.checks import check_depth, check_message, check_readable
 from service.conversation.compaction import CompactionResult, Draft, Originals, select, summarize_as
 from service.conversation.context_config import ContextConfig
 from service.conversation.frame import (
@@ -49,7 +48,7 @@ from service.conversation.strategies import (
     read_rule,
 )
 from service.conversation.units import UnitReader, Units, read_units
-from service.errors import did_you_mean, explain_call, shown
+from service.errors import explain_call, shown
 from service.ports.services import Summarizer, TokenCounter
 
 #: The conversation of callers that name none.
@@ -94,8 +93,8 @@ class ContextManager:
 
     It is synchronous and does no I/O. Messages are copied on their way in and on their way out;
     methods that add one raise `TypeError` for content in bytes and for what is no mapping, and
-    `ValueError` for a message without a role, which could never be sent. Without a counter, tokens
-    are estimated from bytes; `ctxb.get_token_counter` counts exactly.
+    `MessageError` for what could never be sent: an unknown role, or no content. Without a counter,
+    tokens are estimated from bytes; `ctxb.get_token_counter` counts exactly.
     ``max_tokens`` without a config has no reserve. ``strategy`` is a name, a list of names, one of
     the sources' classes or an engine strategy. ``sync_history`` deletes messages that no longer
     fit. ``clock`` returns the time in the zone of the reader.
@@ -216,7 +215,7 @@ class ContextManager:
     def add_tool_result(
         self, *, tool_call_id: str, name: str, result: object, conversation_id: str | None = None
     ) -> None:
-        """Add a tool's result: a text, a `ToolResult`, or an object that is converted to text.
+        """Add a tool's result: a text, a `ToolResult`, or what `create_tool_result_message` takes.
 
         A result for a conversation that doesn't exist is left out.
         """
@@ -234,7 +233,7 @@ class ContextManager:
         self._add(row, conversation_id)
 
     def add_message_dict(self, message: Row, conversation_id: str | None = None) -> None:
-        """Add a chat message, or a message of another shape, as it is.
+        """Add a chat message, or a message of another shape, as it is; raises `MessageError`.
 
         Only a mark that the system wrote it, as on a copy of a summary, is removed.
         """
@@ -270,14 +269,9 @@ class ContextManager:
         for key in ("content", "parts"):
             if isinstance(row.get(key), bytes | bytearray | memoryview):
                 raise TypeError(f"{key} is a text, a list of parts, or None, but not bytes")
+        if row.get("role") not in ("command", "COMMAND"):  # rows of history that are never sent
+            check_message(row, "the message")
         check_readable(row, "the message")
-        if not isinstance(row.get("role"), str | None):
-            raise TypeError(f"the role has to be a text, not {shown(row['role'])}")
-        if not can_be_sent(row) and row.get("role") not in HIDDEN_ROLES:
-            if not row.get("role"):
-                raise ValueError(f"a message needs a role: {', '.join(('system', *ROLES))}")
-            suggestion = did_you_mean(str(row["role"]), ROLES)
-            self._warn(f"a message of the role {shown(row['role'])} is never sent{suggestion}")
         rows = self._conversations.setdefault(self._resolve(conversation_id), [])
         rows.append(deepcopy(without_mark(row)))
 

@@ -52,8 +52,8 @@ AnyCall = ToolCall | Mapping[str, object]
 class ContextLogger(Protocol):
     """Is called with each message, in their order (NEXUS3's session log).
 
-    If it has ``log_warning(message)``, that gets a text when a message isn't added, can't be sent,
-    or when what is always kept exceeds the budget; not when messages don't fit.
+    If it has ``log_warning(message)``, that gets a text when a message isn't added, or when what is
+    always kept exceeds the budget; not when messages don't fit.
     """
 
     def log_system(self, content: str) -> None:
@@ -113,16 +113,21 @@ def create_assistant_tool_call_message(
 
 
 def create_tool_result_message(result: object, tool_call_id: str) -> ToolResultMessage:
-    """Return a tool message; a result that is no text is converted as Python prints it."""
+    """Return a tool message; mappings and lists become JSON, other values what `str` returns."""
     return {"role": "tool", "content": result_text(result), "tool_call_id": tool_call_id}
 
 
 def result_text(result: object) -> str:
     """Return the text of a result; of an object with both, its error rather than its output."""
     error, output = getattr(result, "error", None), getattr(result, "output", None)
-    if error is None and output is None:
+    if error is not None or output is not None:
+        result = error or ("" if output is None else output)
+    if not isinstance(result, dict | list | tuple):
         return str(result)
-    return str(error or ("" if output is None else output))
+    try:
+        return json.dumps(result, ensure_ascii=False, default=str)
+    except (TypeError, ValueError, RecursionError):  # keys of other types, or one in itself
+        return str(result)
 
 
 def _create_call(given: AnyCall) -> dict[str, Any]:

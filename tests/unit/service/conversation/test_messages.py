@@ -1,6 +1,8 @@
 """Messages in chat form, and their fields."""
 
 import json
+from datetime import date
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -84,15 +86,18 @@ def test_a_call_without_arguments_has_an_empty_object() -> None:
     ("result", "text"),
     [
         ("22 °C", "22 °C"),
-        ({"a": 1}, "{'a': 1}"),
+        ({"a": True, "é": [None, "x"]}, '{"a": true, "é": [null, "x"]}'),
+        ([{"at": date(2026, 1, 13)}], '[{"at": "2026-01-13"}]'),
+        ({(1, 2): "x"}, "{(1, 2): 'x'}"),
         (None, "None"),
+        (SimpleNamespace(output={"a": None}), '{"a": null}'),
         (ToolResult(output="out"), "out"),
         (ToolResult(output="out", error="err"), "err"),
         (ToolResult(), ""),
     ],
 )
 def test_a_result_is_a_text(result: object, text: str) -> None:
-    """An error takes precedence over an output; any other value is printed as Python does."""
+    """An error takes precedence over an output; what has no JSON is printed as Python does."""
     assert result_text(result) == text
 
 
