@@ -1,7 +1,7 @@
 """`fit`: a list of messages within a budget, in one call."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
@@ -126,7 +126,8 @@ def fit(
     count = count_function(counter)
     spent = count(write_json(definitions)) if definitions else 0
     rows = _read_list(messages)
-    fitted = fit_rows(rows, _read_strategy(strategy, question), max_tokens, count, spent=spent)
+    chosen = _read_strategy(strategy, question)
+    fitted = fit_rows(rows, chosen, max_tokens, count, spent=spent)
     usage = FitUsage(
         tokenizer=counter.name,
         exact=counter.exact and limits.exact,
@@ -139,7 +140,7 @@ def fit(
         messages=fitted.rows,
         usage=usage,
         decisions=fitted.decisions,
-        warnings=_unknown_model(model) if limits is UNKNOWN_MODEL and model else (),
+        warnings=tuple(_warn(model, chosen if fitted.insufficient else None)),
     )
 
 
@@ -180,11 +181,19 @@ def _limits(model: str | None) -> ModelLimits:
     return lookup(model, load_models().models) or UNKNOWN_MODEL
 
 
+def _warn(model: str | None, insufficient: Strategy | None) -> Iterator[str]:
+    """Yield the warnings about an unknown model, and about a strategy that kept too much."""
+    if model and _limits(model) is UNKNOWN_MODEL:
+        tokenizer, suggestion = UNKNOWN_MODEL.tokenizer, _similar_model(model)
+        yield f"{shown(model)} is no known model, so {tokenizer} estimates its tokens{suggestion}"
+    if insufficient:
+        name = getattr(insufficient, "name", type(insufficient).__name__)
+        yield f"{name} kept more than fits; the oldest messages were dropped too"
+
+
 @cache
-def _unknown_model(model: str) -> tuple[str, ...]:
-    """Return the warning that a model isn't known."""
-    counted = f"{shown(model)} is no known model, so {UNKNOWN_MODEL.tokenizer} estimates its tokens"
-    return (f"{counted}{did_you_mean(model, load_models().models)}",)
+def _similar_model(model: str) -> str:
+    return did_you_mean(model, load_models().models)
 
 
 def _read_strategy(strategy: object, question: str | None) -> Strategy:

@@ -1,20 +1,20 @@
 """Choose which of a caller's own messages fit into a budget, and decide on each of them."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf
 from operator import is_
 from typing import NamedTuple
 
-from formatters.model import Count, Role, Row
+from formatters.model import Count, Row
 from formatters.repair.sequence import repair
 from service.budget.decisions import Outcome, explain_reason
 from service.budget.groups import Fit, Group, Strategy, cost
 from service.conversation.checks import check_message
+from service.conversation.protection import drop_excess, open_answers, pin_opener, protected_indexes
 from service.conversation.sending import message_tokens
-from service.conversation.shapes import PARTS
 from service.conversation.strategies import fit_pinned
 from service.conversation.units import (
     Item,
@@ -54,6 +54,8 @@ class FittedRows:
     tokens: int
     #: In the order of the messages that were given.
     decisions: tuple[MessageDecision, ...]
+    #: True if the strategy kept more than the budget holds.
+    insufficient: bool
 
 
 def fit_rows(
@@ -73,52 +75,36 @@ def fit_rows(
         check_message(row, f"messages[{index}]")
     units, row_cost = read_units(rows), partial(message_tokens, count=count)
     room = budget - spent - sum(map(row_cost, units.rows(())))
-    groups = _clear_beside_text(_pin_opener(units.groups(row_cost)), room)
-    protected = _protected(groups)
+    groups = _clear_beside_text(pin_opener(units.groups(row_cost)), room)
+    protected = protected_indexes(groups)
     if _excess(groups, room) > 0:
         always = units.items(group for group in groups if group.index in protected)
         raise BudgetExceededError(_describe_excess(always, row_cost, budget, spent))
     fit = fit_pinned(strategy, groups, room)
-    within = _drop_excess(_cleared_to_save(groups, fit.kept), protected, room)
-    kept = _open_answers(units, groups, within, room)
+    within = drop_excess(_cleared_to_save(groups, fit.kept), protected, room)
+    kept = open_answers(units, groups, within, room)
     fitted = units.rows(kept)
     decide = _Decider(rows, units, fit, within, kept)
     return FittedRows(
         rows=fitted,
         tokens=sum(map(row_cost, fitted)),
         decisions=tuple(decide(index, row_cost(row)) for index, row in enumerate(rows)),
+        insufficient=len(within) < len(fit.kept),
     )
-
-
-def _pin_opener(groups: list[Group]) -> list[Group]:
-    """Pin the user's message before a pinned unit that begins with a call, with a text at its end.
-
-    In messages of blocks and parts, the user's newest text may follow results.
-    """
-    pinned = next((at for at, group in enumerate(groups) if group.pinned), 0)
-    if groups and _is_answer(groups[pinned]):
-        for at in reversed(range(pinned)):
-            if not _is_answer(groups[at]):
-                return [*groups[:at], groups[at]._replace(pinned=True), *groups[at + 1 :]]
-    return groups
-
-
-def _protected(groups: Sequence[Group]) -> set[int]:
-    """Return the indexes of the groups that are always kept."""
-    return {group.index for group in groups if group.pinned or group is groups[-1]}
 
 
 def _excess(groups: Sequence[Group], room: int) -> int:
     """Return how many tokens more than the room the groups need that are always kept."""
-    protected = _protected(groups)
+    protected = protected_indexes(groups)
     return cost([group for group in groups if group.index in protected]) - room
 
 
-def _clear_beside_text(groups: list[Group], room: int) -> list[Group]:
+def _clear_beside_text(given: Sequence[Group], room: int) -> list[Group]:
     """Clear results beside the user's newest text while what is always kept exceeds the room.
 
     The oldest go first; the newest unit stays whole.
     """
+    groups = list(given)
     excess = _excess(groups, room) if groups else 0
     for at, group in enumerate(groups[:-1]):
         cleared = []
@@ -130,10 +116,6 @@ def _clear_beside_text(groups: list[Group], room: int) -> list[Group]:
                 excess -= saved
         groups[at] = group.without_results(cleared)
     return groups
-
-
-def _is_answer(group: Group) -> bool:
-    return group.messages[0].role is not Role.HUMAN
 
 
 def _describe_excess(kept: Sequence[Item], row_cost: RowCost, budget: int, spent: int) -> str:
@@ -157,58 +139,6 @@ def _cleared_to_save(groups: Sequence[Group], kept: Sequence[Group]) -> list[Gro
         given[group.index].without_results([i for i in group.cleared if group.savings[i] > 0])
         for group in kept
     ]
-
-
-def _drop_excess(kept: Sequence[Group], protected: Collection[int], room: int) -> tuple[Group, ...]:
-    """Drop the oldest groups that aren't protected, until the rest fits."""
-    excess = cost(kept) - room
-    within: list[Group] = []
-    for group in kept:
-        if excess > 0 and group.index not in protected:
-            excess -= group.tokens
-        else:
-            within.append(group)
-    return tuple(within)
-
-
-def _open_answers(
-    units: Units, groups: Sequence[Group], kept: Sequence[Group], room: int
-) -> tuple[Group, ...]:
-    """Return the groups so that none begins where no API accepts it.
-
-    Where a message of the user that was dropped has to be in front of one, it is kept too if it
-    fits; otherwise the answer is dropped.
-    """
-    spent, protected = cost(kept), _protected(groups)
-    positions = {group.index: position for position, group in enumerate(groups)}
-    opened: list[Group] = []
-    for group in kept:
-        start = positions[opened[-1].index] + 1 if opened else 0
-        skipped = groups[start : positions[group.index]]
-        openers = [each for each in skipped if not _is_answer(each)]
-        if openers and _needs_opener(units, opened, group):
-            if spent + openers[-1].tokens <= room:
-                opened.append(openers[-1])
-                spent += openers[-1].tokens
-            elif group.index not in protected:
-                spent -= group.tokens
-                continue
-            else:
-                while _needs_opener(units, opened, group):
-                    spent -= opened.pop().tokens
-        opened.append(group)
-    return tuple(opened)
-
-
-def _needs_opener(units: Units, before: Sequence[Group], group: Group) -> bool:
-    """Return whether a user's message has to precede a group.
-
-    Anthropic's and Gemini's first message is a user's, and Gemini's calls follow one, or a result.
-    """
-    if not before:
-        return _is_answer(group)
-    is_parts = units.units[group.index][0].shape is PARTS
-    return is_parts and group.calls_tools and before[-1].messages[-1].role is Role.AI
 
 
 class _Decider:

@@ -200,6 +200,10 @@ class RowShape:
             return {**row, "content": parts}, "blank_text"
         return row, ""
 
+    def split_results(self, row: Row) -> list[Row]:
+        """Return a row for each result in a row: here, the row."""
+        return [row]
+
     def make_result(self, caller: Row, result: Message) -> Row:
         """Return a placeholder result for a call in ``caller``, as a row if the caller is one."""
         if "tool_calls" not in as_mapping(caller.get("metadata")):
@@ -331,6 +335,12 @@ class PartShape:
         """Return the last of several messages with the parts of all."""
         parts = [part for row in rows for part, _ in self._read_parts(row, "")]
         return {**rows[-1], self._form.key: parts}
+
+    def split_results(self, row: Row) -> list[Row]:
+        """Return a row for each result in a row."""
+        parts = self._read_parts(row, "")
+        results = (part for part, content in parts if isinstance(content, Message))
+        return [{**row, self._form.key: [part]} for part in results]
 
     def as_required(self, row: Row) -> tuple[Row, str]:
         """Return a row as its API requires it, and the reason for a change, or "".

@@ -15,7 +15,6 @@ from formatters.model import Row
 from service.budget.estimates import HeuristicTokenCounter
 from service.budget.groups import Fit, Group, Strategy, check_count, cost
 from service.budget.strategies.none import KeepAll
-from service.budget.strategies.oldest_first import OldestFirst
 from service.budget.strategies.tool_result_clearing import ToolResultClearing
 from service.budget.strategies.windows import SlidingWindow, SmartWindow, WindowSize
 from service.budget.strategy_names import read_strategy
@@ -25,6 +24,7 @@ from service.conversation.messages import (
     summary_number,
     with_summaries,
 )
+from service.conversation.protection import drop_excess, open_answers, pin_opener, protected_indexes
 from service.conversation.shapes import to_blocks
 from service.conversation.units import RowCost, Units, dropped_groups, pin_newest, read_units
 from service.ports.services import Summarizer
@@ -308,12 +308,6 @@ class SummarizationStrategy(ContextStrategy):
 #: Decides which messages are dropped: one of the sources' classes, or an engine strategy.
 Rule = ContextStrategy | Strategy
 
-#: Strategies that exceed a budget only for the messages they protect.
-_STRICT: Final = frozenset({"oldest_first", "middle_out", "importance"})
-
-#: Follows every other strategy, to drop what is still too much.
-_FALLBACK: Final = OldestFirst()
-
 
 def read_rule(rule: Rule | str | Sequence[object]) -> Rule:
     """Return a strategy, given itself, or a name or list of names; raises `ValueError`."""
@@ -337,24 +331,39 @@ def choose(units: Units, strategy: Strategy, budget: int, row_cost: RowCost) -> 
     message in their place if it fits.
     """
     summaries, groups = _split_summaries(units, units.groups(row_cost))
+    if units.needs_opening:
+        groups = pin_opener(groups)
     budget -= sum(row_cost(row) for row in units.rows(()))
     for shown in (summaries[oldest:] for oldest in range(len(summaries) + 1)):
         room = budget - cost(shown)
         fit = _fit(strategy, groups, room)
         if cost(fit.kept) <= room:
             break
-    dropped = dropped_groups(groups, fit.kept) if fit.summary else []
+    candidates = (*groups, *shown)
+    kept = _open(units, candidates, (*fit.kept, *shown), budget)
+    dropped = dropped_groups(groups, kept) if fit.summary else []
     if fit.summary is None or not dropped:
-        return units.rows((*fit.kept, *shown))
+        return units.rows(kept)
 
-    sentence = create_system_message(fit.summary(dropped))
-    kept = fit_pinned(_FALLBACK, fit.kept, room - row_cost(sentence)).kept
+    tokens = row_cost(create_system_message(fit.summary(dropped)))
+    fewer = drop_excess(fit.kept, protected_indexes(groups), room - tokens)
+    fewer = _open(units, candidates, (*fewer, *shown), budget - tokens)
     # the room for the sentence may have cost more messages, which it describes as well
-    dropped = dropped_groups(groups, kept)
+    dropped = dropped_groups(groups, fewer)
     sentence = create_system_message(fit.summary(dropped))
-    if cost(kept) + row_cost(sentence) > room:
-        return units.rows((*fit.kept, *shown))
-    return units.rows_with(sentence, dropped[0].index, (*kept, *shown))
+    if cost(fewer) + row_cost(sentence) > budget:
+        return units.rows(kept)
+    return units.rows_with(sentence, dropped[0].index, fewer)
+
+
+def _open(
+    units: Units, groups: Sequence[Group], kept: tuple[Group, ...], budget: int
+) -> tuple[Group, ...]:
+    """Return what is kept so that nothing begins where its API refuses it."""
+    if not units.needs_opening:
+        return kept
+    order = attrgetter("index")
+    return open_answers(units, sorted(groups, key=order), sorted(kept, key=order), budget)
 
 
 def _split_summaries(
@@ -370,11 +379,14 @@ def _split_summaries(
 
 
 def _fit(strategy: Strategy, groups: Sequence[Group], budget: int) -> Fit:
-    """Return what a strategy keeps, within the budget also where it counts messages."""
+    """Return what a strategy keeps, within the budget also where it counts messages.
+
+    Only the first unit that `middle_out` protects may exceed the budget.
+    """
     fit = fit_pinned(strategy, groups, budget)
-    if strategy.name not in _STRICT:
-        fit = replace(fit, kept=fit_pinned(_FALLBACK, fit.kept, budget).kept)
-    return fit
+    if strategy.name == "middle_out":
+        return fit
+    return replace(fit, kept=drop_excess(fit.kept, protected_indexes(groups), budget))
 
 
 def fit_pinned(strategy: Strategy, groups: Sequence[Group], budget: int) -> Fit:

@@ -16,7 +16,7 @@ from formatters.repair.sequence import read_valid, repair, split_units
 from service.budget.groups import Group
 from service.conversation.checks import check_readable
 from service.conversation.messages import is_summary
-from service.conversation.shapes import PartShape, Shape, is_system, is_written_id, shape_of
+from service.conversation.shapes import ROWS, PartShape, Shape, is_system, is_written_id, shape_of
 
 #: Return the tokens of one of the caller's messages.
 RowCost = Callable[[Row], int]
@@ -148,6 +148,11 @@ class Units:
             _groups=(*self._groups, *counted),
             _row_cost=row_cost,
         )
+
+    @property
+    def needs_opening(self) -> bool:
+        """Return whether it is for Anthropic or Gemini, whose first message is a user's."""
+        return any(item.shape is not ROWS for unit in self.units for item in unit)
 
     def groups(self, row_cost: RowCost) -> list[Group]:
         """Return the units that strategies choose from; the user's newest is pinned."""
@@ -303,6 +308,20 @@ class Item(NamedTuple):
             )
         )
 
+    def savings(self, row_cost: RowCost) -> dict[str, int]:
+        """Return the tokens that clearing each of its results saves, by the id of its message.
+
+        Each is counted alone, since a message may hold hundreds.
+        """
+        clearable = {m.id for m in self.messages if can_be_cleared(m)}
+        ids = [m.id for m in self.shape.read(self.given, self.name) if m.id in clearable]
+        before = self.shape.split_results(self.row)
+        after = self.shape.split_results(self.clear_results(ids).row)
+        return {
+            id_: row_cost(row) - row_cost(cleared)
+            for id_, row, cleared in zip(ids, before, after, strict=True)
+        }
+
 
 #: Messages that stay together: a call with its results, or a single message.
 Unit = tuple[Item, ...]
@@ -331,15 +350,10 @@ class _Savings(Mapping[str, int]):
         self._row_cost = row_cost
         self._items = {m.id: item for item in items for m in item.messages if can_be_cleared(m)}
         self._known: dict[str, int] = {}
-        self._whole: dict[str, int] = {}
 
     def __getitem__(self, id_: str) -> int:
         if id_ not in self._known:
-            item = self._items[id_]
-            if item.name not in self._whole:
-                self._whole[item.name] = self._row_cost(item.row)
-            cleared = self._row_cost(item.clear_results((id_,)).row)
-            self._known[id_] = self._whole[item.name] - cleared
+            self._known |= self._items[id_].savings(self._row_cost)
         return self._known[id_]
 
     def __iter__(self) -> Iterator[str]:

@@ -27,6 +27,6 @@ class ToolResultClearing(Strategy):
         if cost(groups) <= budget and not any(group.excess for group in groups):
             return Fit(kept=tuple(groups))
         results = [m.id for group in groups for m in group.messages if m.role is Role.TOOL]
-        old = results[: max(len(results) - self.keep_recent_n, 0)]
-        kept = tuple(group.without_results(old) for group in groups)
+        old = set(results[: max(len(results) - self.keep_recent_n, 0)])
+        kept = tuple(group.without_results(old.intersection(group.savings)) for group in groups)
         return Fit(kept=kept, over_budget=cost(kept) > budget)

@@ -110,6 +110,15 @@ def test_a_model_that_is_not_known_is_named() -> None:
     assert fit(talk(), 300, model="gpt-4o").warnings == fit(talk(), 300).warnings == ()
 
 
+def test_a_strategy_that_keeps_too_much_is_named() -> None:
+    """Its choice isn't what is returned."""
+    fitted = fit(talk(), 300, strategy="none")
+
+    assert fitted.warnings == ("none kept more than fits; the oldest messages were dropped too",)
+    assert {d.reason for d in fitted.decisions} == {"fits", "insufficient"}
+    assert fit(talk(), 30_000, strategy="none").warnings == ()
+
+
 def test_an_estimate_is_kept_too() -> None:
     """A model without a public tokenizer is counted with a margin."""
     usage = fit(talk(), 300, model="claude-4-5-sonnet").usage

@@ -9,7 +9,17 @@ from service.conversation.sending import message_tokens
 from service.conversation.strategies import ContextStrategy, WindowSizeContext, choose, read_rule
 from service.conversation.units import read_units
 from tests.unit.service.conversation.managing import SIMPLE, contents
-from tests.unit.service.conversation.talk import Said, calls, result, said
+from tests.unit.service.conversation.talk import (
+    Said,
+    calls,
+    function_call,
+    parts,
+    response,
+    result,
+    results,
+    said,
+    uses,
+)
 
 #: 13 tokens each, by quarters of characters.
 LONG = "x" * 36
@@ -52,6 +62,43 @@ def test_the_newest_message_of_the_user_stays() -> None:
 
     assert chosen(rows, "oldest_first", 40) == rows[1:]
     assert chosen(rows, "importance", 40) == rows[1:]
+
+
+@pytest.mark.parametrize(
+    ("asked", "call", "found"),
+    [
+        (said("user", "x" * 80), uses("1"), results("1")),
+        (parts("user", "x" * 80), parts("model", function_call()), parts("user", response())),
+    ],
+)
+@pytest.mark.parametrize("strategy", ["oldest_first", "count_summary"])
+def test_the_user_begins_where_an_api_wants_it(
+    strategy: str, asked: Said, call: Said, found: Said
+) -> None:
+    """In Anthropic's and Gemini's shapes; the answer goes where the user's message has no room."""
+    rows = [said("user", "y" * 400), asked, call, found, said("user", "And now?")]
+    tokens = sum(map(price, rows[1:]))
+
+    roomy = [row for row in chosen(rows, strategy, tokens + 30) if row["role"] != "system"]
+    assert roomy == rows[1:]
+    tight = [row for row in chosen(rows, strategy, tokens - 1) if row["role"] != "system"]
+    assert tight == rows[4:]
+
+
+def test_a_text_after_results_keeps_the_message_that_began_their_call() -> None:
+    """Whatever the budget, since no API accepts the call as the first message."""
+    rows = [said("user", "a"), uses("1"), results("1", text="And?"), said("user", "b" * 80)]
+    began = [said("user", "x" * 400), *rows[:3]]
+
+    assert chosen(began, "oldest_first", 5) == rows[:3]
+    assert chosen(rows, "oldest_first", 5) == rows[3:]
+
+
+def test_chat_messages_may_begin_with_an_answer() -> None:
+    """OpenAI's API accepts that."""
+    rows = [said("user", "x" * 80), calls("1"), result("1"), said("user", "And now?")]
+
+    assert chosen(rows, "oldest_first", sum(map(price, rows[1:]))) == rows[1:]
 
 
 @pytest.mark.parametrize("strategy", ["none", "window_size", "sliding_window", "smart_window"])

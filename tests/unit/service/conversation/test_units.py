@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 
@@ -13,6 +14,7 @@ from service.budget.groups import Strategy
 from service.budget.strategies.middle_out import MiddleOut
 from service.budget.strategies.oldest_first import OldestFirst
 from service.budget.strategies.tool_result_clearing import ToolResultClearing
+from service.conversation.sending import message_tokens
 from service.conversation.units import Item, can_be_cleared, read_units, repair_items
 from tests.support import row
 from tests.unit.service.conversation.talk import (
@@ -314,6 +316,29 @@ def test_results_are_read_in_the_order_of_their_message() -> None:
 
     assert isinstance(blocks, list)
     assert [block["content"] for block in blocks] == [CLEARED, CLEARED, "found"]
+
+
+@pytest.mark.parametrize("shape", ["blocks", "parts"])
+def test_many_results_of_one_message_are_each_counted_once(shape: str) -> None:
+    """As it is and cleared, so that hundreds take no minutes."""
+    ids = [str(number) for number in range(100)]
+    rows = [uses(*ids), results(*ids, content="found it")]
+    if shape == "parts":
+        rows = [
+            parts("model", *[function_call(id=id_) for id_ in ids]),
+            parts("user", *[response(id=id_) for id_ in ids]),
+        ]
+    counted = 0
+
+    def count(text: str) -> int:
+        nonlocal counted
+        counted += 1
+        return len(text)
+
+    (group,) = read_units(rows).groups(partial(message_tokens, count=count))
+    counted = 0
+    assert len(set(group.savings.values())) == 1
+    assert counted <= 2 * 100
 
 
 def test_a_made_up_result_can_be_cleared() -> None:
