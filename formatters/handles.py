@@ -31,9 +31,17 @@ CHARS_PER_TOKEN: Final = 16
 
 
 def make_handle(row_id: str) -> str:
-    """Return the short name of a row or a summary: 40 bits of a hash of its id, in base 32."""
+    """Return the short name of a row: 40 bits of a hash of its id, in base 32."""
     digest = hashlib.sha256(row_id.encode("utf-8", "surrogatepass")).digest()
     return base64.b32encode(digest[:5]).decode().lower()
+
+
+def make_summary_handle(newest_id: str) -> str:
+    """Return the short name of a summary, given the id of the newest row that it covers.
+
+    A summary that replaces it covers this row, too, so the handle can still be found.
+    """
+    return make_handle(f"summary up to {newest_id}")
 
 
 def is_handle(text: str) -> bool:

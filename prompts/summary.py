@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Final
 
 from formatters.guard import GUARD
-from formatters.handles import make_handle
+from formatters.handles import make_summary_handle
 from formatters.model import BEYOND_LIMIT, Block, Entry, Facts, Summary, SummaryForm, Tag
 
 EXPLANATION: Final = """\
@@ -55,7 +55,7 @@ def _show(summary: Summary, facts: Facts) -> str:
     text = facts.guard.quote(summary.text)
     if not facts.recall_tool:
         return text
-    return f"{text}\n(its messages: recall id {make_handle(summary.id)})"
+    return f"{text}\n(its messages: recall id {make_summary_handle(summary.message_ids[-1])})"
 
 
 #: The header of a summary without a time, such as one of a strategy.

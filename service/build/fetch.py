@@ -10,8 +10,25 @@ from typing import Any, Final
 
 from formatters.fetched import FetchView, fetched, find_tool_names, full_text
 from formatters.guard import Place
-from formatters.handles import HANDLE_CHARS, is_handle, make_handle, split_lines
-from formatters.model import Block, Count, Entry, Facts, Message, PreviewLimit, Role, Row, Tag
+from formatters.handles import (
+    HANDLE_CHARS,
+    is_handle,
+    make_handle,
+    make_summary_handle,
+    split_lines,
+)
+from formatters.model import (
+    Block,
+    Count,
+    Entry,
+    Facts,
+    Message,
+    PreviewLimit,
+    Role,
+    Row,
+    Summary,
+    Tag,
+)
 from formatters.recalled import HEADER, insert_day_lines, make_day_line, recalled
 from formatters.rows import read_content, read_role, read_row, read_rows, sort_messages
 from service.budget.counting import (
@@ -622,15 +639,23 @@ class Fetching:
         """Return the rows that ids and handles mean, and the names that mean none.
 
         A handle is looked for among the summaries, then among the newest rows: those that a build
-        can read, and some that may have been added since the handle was shown.
+        can read, and some that may have been added since the handle was shown; then among the
+        summaries that the present ones replaced.
         """
         rows = await self._rows(names)
         unknown = set(names) - {str(row["id"]) for row in rows}
-        if unknown and self.sources.summaries:
-            for summary in await self.sources.summaries.read(*self._scope):
-                if found := unknown & {summary.id, make_handle(summary.id)}:
-                    rows += await self._rows(summary.message_ids)
-                    unknown -= found
+        store = self.sources.summaries if unknown else None
+        summaries = await store.read(*self._scope) if store else ()
+        for summary in summaries:
+            # handles of ids are those of version 1.0
+            own = {
+                summary.id,
+                make_handle(summary.id),
+                make_summary_handle(summary.message_ids[-1]),
+            }
+            if found := unknown & own:
+                rows += await self._rows(summary.message_ids)
+                unknown -= found
         if any(map(is_handle, unknown)):
             most = self.settings.memory.max_rows + NEW_ROWS
             page = await self.sources.history.recent(*self._scope, max_rows=most)
@@ -638,7 +663,23 @@ class Fetching:
                 if (handle := make_handle(str(row["id"]))) in unknown:
                     rows.append(row)
                     unknown.discard(handle)
+        if any(map(is_handle, unknown)):
+            rows += await self._find_replaced(summaries, unknown)
         return rows, unknown
+
+    async def _find_replaced(self, summaries: Sequence[Summary], unknown: set[str]) -> list[Row]:
+        """Return the rows that handles of replaced summaries mean, and take these out of unknown.
+
+        The newest row that such a summary covered is known, the oldest isn't: so these are all
+        summarised rows up to that one.
+        """
+        rows: list[Row] = []
+        for summary in summaries:
+            for count, row_id in enumerate(summary.message_ids, start=1):
+                if (handle := make_summary_handle(row_id)) in unknown:
+                    rows += await self._rows(summary.message_ids[:count])
+                    unknown.discard(handle)
+        return rows
 
     async def _rows(self, ids: Sequence[str]) -> list[Row]:
         """Return the rows with these ids that builds may read, within the scope."""

@@ -1,7 +1,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
-from formatters.handles import make_handle
+from formatters.handles import make_summary_handle
 from formatters.model import Facts, MemoryView, Message, Role, Summary, render
 from formatters.shared_memory import shared_memory
 from prompts.summary import (
@@ -187,7 +187,9 @@ def test_summaries_can_be_recalled() -> None:
     facts = Facts(current_input="", summaries=summaries, recall_tool=True)
     (both, newer) = list_summary_forms(facts, shared_memory(facts))
 
-    lines = [f"About {n}.\n(its messages: recall id {make_handle(n)})" for n in ("s1", "s2")]
+    lines = [
+        f"About {n}.\n(its messages: recall id {make_summary_handle(n)})" for n in ("s1", "s2")
+    ]
     assert both.entry.text.endswith("\n\n".join(lines))
     assert newer.entry.text.endswith(lines[1])
     assert (

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bench.recounts import tokens
-from formatters.handles import make_handle
+from formatters.handles import make_handle, make_summary_handle
 from formatters.model import Row, Summary
 from service.audit.reports import make_report
 from service.build.fetch import MAX_CALL_READS, SCAN_ROWS
@@ -293,7 +293,7 @@ async def test_pruned_rows_and_those_of_others_are_not_there(builder: ContextBui
 
 
 async def test_a_summary_replaces_what_it_covers(builder: ContextBuilder) -> None:
-    """By its id or its handle."""
+    """By its id or its handle, also by that of a summary that it replaced."""
 
     class Summaries:
         async def read(self, owner_key: str, conversation_id: str | None = None) -> list[Summary]:
@@ -313,7 +313,10 @@ async def test_a_summary_replaces_what_it_covers(builder: ContextBuilder) -> Non
     kept: Any = Summaries()
     builder = replace(builder, sources=replace(builder.sources, summaries=kept))
     assert ids(await recall(builder, ids=["sum_1"])) == ["m2", "m3"]
-    assert ids(await recall(builder, ids=[make_handle("sum_1"), "m9"])) == ["m2", "m3", "m9"]
+    for handle in (make_handle("sum_1"), make_summary_handle("m3")):
+        assert ids(await recall(builder, ids=[handle, "m9"])) == ["m2", "m3", "m9"]
+    assert ids(await recall(builder, ids=[make_summary_handle("m2"), "m9"])) == ["m2", "m9"]
+    assert not ids(await recall(builder, ids=[make_summary_handle("m1")]))
 
 
 # --- around a message ------------------------------------------------------------------------
