@@ -164,6 +164,11 @@ def fix_surrogates(text: str) -> str:
 CUT_MARK: Final = "..."
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: ``1 token``, ``2 tokens``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def truncate(text: str, chars: int | None) -> str:
     """Return at most ``chars`` characters of a text, mark included; None is no limit."""
     if chars is None or len(text) <= chars:

@@ -1,7 +1,7 @@
 """The `[THIS_MOMENT]` block: the time, reminders, what isn't shown, and the current input."""
 
 from formatters.model import Block, Entry, Facts, NotShown, Tag
-from formatters.rows import fix_surrogates
+from formatters.rows import counted, fix_surrogates
 from formatters.times import format_clock_time, parse_minutes_west, parse_timestamp, to_local_time
 
 
@@ -25,7 +25,7 @@ def this_moment(facts: Facts) -> Block:
 def _format_not_shown(missing: NotShown) -> str:
     """Say in a line what can be recalled; fewer messages never make it longer."""
     parts = [
-        f"{number} {name}{'' if number == 1 else 's'}"
+        counted(number, name)
         for number, name in (
             (missing.messages, "earlier message"),
             (missing.results, "tool result"),

@@ -7,6 +7,7 @@ from itertools import chain, groupby
 from typing import Final, Literal, NamedTuple
 
 from formatters.model import BEYOND_LIMIT, CALL_NOT_READ, Block, Entry, Message, Omission, kept
+from formatters.rows import counted
 from service.budget.groups import Fit, Group
 
 #: The outcome of a candidate: ``kept`` if its own text is in the messages whole, ``annotated`` if
@@ -110,7 +111,7 @@ class Decision(NamedTuple):
     @property
     def detail(self) -> str:
         """Return the reason as a sentence."""
-        size = f" ({self.tokens} tokens)" if self.tokens is not None else ""
+        size = f" ({counted(self.tokens, 'token')})" if self.tokens is not None else ""
         return f"{self.outcome.replace('_', ' ')}{size}: {explain_reason(self.reason)}"
 
 

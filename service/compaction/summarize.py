@@ -11,7 +11,7 @@ from typing import Final
 
 from formatters.model import Block, Count, Facts, Message, Row, Summary
 from formatters.native import native_history
-from formatters.rows import fix_surrogates, read_rows, sort_messages
+from formatters.rows import counted, fix_surrogates, read_rows, sort_messages
 from formatters.shared_memory import shared_memory
 from prompts.summary import format_summary
 from service.budget.counting import make_groups
@@ -178,8 +178,8 @@ class SummaryMaker:
         tokens = self.tokenizers.counter(job.tokenizer).count(text)
         if tokens >= draft.replaced or tokens > draft.share:
             raise SummarizerError(
-                f"the summary is too long: it has {tokens} tokens, replaces {draft.replaced},"
-                f" and there is room for {draft.share}"
+                f"the summary is too long: it has {counted(tokens, 'token')},"
+                f" replaces {draft.replaced}, and there is room for {draft.share}"
             )
         times = [message.timestamp for message in messages if message.timestamp]
         summary = Summary(

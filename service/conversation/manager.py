@@ -10,6 +10,7 @@ from typing import Any, Final, TypedDict
 
 from formatters.guard import guard_for
 from formatters.model import Row, Tool
+from formatters.rows import counted
 from service.conversation.checks import check_depth, check_message, check_readable
 from service.conversation.compaction import CompactionResult, Draft, Originals, select, summarize_as
 from service.conversation.context_config import ContextConfig
@@ -351,7 +352,7 @@ class ContextManager:
             self.replace_rows(with_summaries(rows, self.rows(conversation_id)), conversation_id)
         if built.over_budget:
             excess = built.usage["total"] - built.usage["available"]
-            self._warn(f"what is always kept exceeds the budget by {excess} tokens")
+            self._warn(f"what is always kept exceeds the budget by {counted(excess, 'token')}")
         return built
 
     def get_prompt(self, conversation_id: str | None = None) -> list[dict[str, Any]]:

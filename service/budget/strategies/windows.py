@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from formatters.model import Role
+from formatters.rows import counted
 from service.budget.groups import Fit, Group, Strategy, check_count, cost, make_fit, suffix_costs
 
 
@@ -128,10 +129,9 @@ def count_sentence(groups: Sequence[Group]) -> str:
     users = sum(message.role is Role.HUMAN for message in messages)
     models = sum(message.role is Role.AI for message in messages)
     calls = sum(len(message.tool_calls) for message in messages)
-    return (
-        f"Previous {users + models} turns: {users} user messages, {models} model responses, "
-        f"{calls} tool calls"
-    )
+    parts = {"user message": users, "model response": models, "tool call": calls}
+    listed = ", ".join(counted(number, noun) for noun, number in parts.items())
+    return f"Previous {counted(users + models, 'turn')}: {listed}"
 
 
 def newest_messages(groups: Sequence[Group], limit: int) -> list[Group]:

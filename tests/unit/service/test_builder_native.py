@@ -218,7 +218,7 @@ async def test_a_counted_summary_precedes_native_history(make_builder: MakeBuild
     content = await build(make_builder, asked)
 
     assert content.messages[2]["content"] == (
-        "[CONTEXT SUMMARY]\nPrevious 3 turns: 1 user messages, 2 model responses, 1 tool calls"
+        "[CONTEXT SUMMARY]\nPrevious 3 turns: 1 user message, 2 model responses, 1 tool call"
     )
     assert {"SUMMARY", "HISTORY"} <= set(content.usage.blocks)
     assert content.outcomes == {"kept": 2, "summarized": 4, "dropped": 0}

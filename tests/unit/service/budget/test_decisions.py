@@ -31,6 +31,7 @@ def test_detail() -> None:
     not_read = decision("not_read", reason="not_read", count=4)
 
     assert kept.detail == "kept (31 tokens): it fits into the budget"
+    assert kept._replace(tokens=1).detail.startswith("kept (1 token): ")
     assert not_read.detail.startswith("not read: they are beyond the limit of rows")
 
 

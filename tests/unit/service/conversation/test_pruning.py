@@ -274,7 +274,7 @@ def test_few_turns_stay_as_they_are() -> None:
 )
 def test_a_summary_has_the_shape_of_its_history(history: list[Said], summary: Said) -> None:
     """Of parts, plain or with keys, or a chat message; 0 items leave it alone."""
-    sentence = "Previous 1 turns: 1 user messages, 0 model responses, 0 tool calls"
+    sentence = "Previous 1 turn: 1 user message, 0 model responses, 0 tool calls"
 
     def filled(value: Any) -> Any:
         if isinstance(value, str):
@@ -297,7 +297,7 @@ def test_system_items_stay_and_calls_are_counted() -> None:
     assert done.summarized == [head, done.summary, rule, FAILED, GOODBYE]
     assert done.summary is not None
     assert done.summary["parts"] == [
-        "Previous 2 turns: 1 user messages, 1 model responses, 1 tool calls"
+        "Previous 2 turns: 1 user message, 1 model response, 1 tool call"
     ]
     assert done.stats == {"summarized_items": 3, "kept_items": 4}
 
