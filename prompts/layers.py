@@ -5,7 +5,8 @@ This module merges what adapters have read from files.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from os import PathLike
+from typing import Final
 
 from formatters.guard import one_line
 from prompts.system_prompt import SEPARATOR
@@ -14,13 +15,8 @@ from prompts.system_prompt import SEPARATOR
 NO_PROMPT: Final = "You are a helpful AI assistant."
 
 Config = Mapping[str, object]
-
-
-class SourcePath(Protocol):
-    """The path that something was read from; it is only reported."""
-
-    def __fspath__(self) -> str:
-        """Return the path as text."""
+#: The path that something was read from; it is only reported.
+SourcePath = PathLike[str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 A conversation that is too long for one prompt is split into chunks.
 """
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Final
 
 from formatters.guard import GUARD, Place, one_line
 from formatters.model import Count, Message, Role, ToolCall
+from formatters.printed import dump_value
 from formatters.redaction import redact_secrets
 from formatters.repair.sequence import split_units
 from formatters.rows import fix_surrogates, group_turns
@@ -90,17 +90,10 @@ def _label(message: Message) -> str:
 
 
 def _format_call(call: ToolCall) -> str:
-    arguments = call.text if call.text is not None else _dump(call.arguments)
-    return f"{_clean_name(call.name)}({one_line(fix_surrogates(arguments))})"
-
-
-def _dump(arguments: object) -> str:
+    arguments = call.text
     if arguments is None:
-        return ""
-    try:
-        return json.dumps(arguments, ensure_ascii=False, default=str)
-    except (TypeError, ValueError, RecursionError):  # keys of any type, cycles, great depth
-        return "…"
+        arguments = "" if call.arguments is None else dump_value(call.arguments)
+    return f"{_clean_name(call.name)}({one_line(fix_surrogates(arguments))})"
 
 
 def _clean_name(name: str) -> str:

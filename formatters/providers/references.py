@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count
 from typing import Final, TypeGuard
 
 from formatters.model import ChatMessage
@@ -116,9 +117,7 @@ _DIGITS: Final = 8
 
 def _candidates(name: str) -> Iterator[str]:
     stem = _BAD_START.sub("_", _INVALID.sub("_", name))[: MAX_CHARS - _DIGITS - 1]
-    text, attempt = name, 0
-    while True:
+    for attempt in count():
+        text = f"{attempt}:{name}" if attempt else name
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         yield f"{stem}_{digest[:_DIGITS]}"
-        attempt += 1
-        text = f"{attempt}:{name}"

@@ -273,5 +273,5 @@ def check_count(name: str, value: object, least: int = 0) -> None:
 
 def check_share(name: str, value: object) -> None:
     """Raise `ValueError` unless a parameter is a number between 0 and 1."""
-    if not (isinstance(value, int | float) and 0 <= value <= 1):
-        raise ValueError(f"{name} has to lie between 0 and 1, which {shown(value)} doesn't")
+    if type(value) not in (int, float) or not 0 <= value <= 1:  # type: ignore[operator]
+        raise ValueError(f"{name} has to be a number between 0 and 1, not {shown(value)}")

@@ -17,7 +17,6 @@ from service.conversation.messages import (
     NUMBER,
     SUMMARY,
     as_summary,
-    generation,
     is_summary,
     summary_number,
     written_by,
@@ -119,7 +118,7 @@ class Draft:
             return self._refuse("summarizer_failed", error.detail)
         if not (text or "").strip():  # models return no content, too
             return self._refuse("summarizer_failed", "the summary is empty")
-        summary = summarize_as(create_summary_message(text, generated=now), self.originals)
+        summary = as_summary(create_summary_message(text, generated=now))
         if row_cost(summary) >= self.removed:
             return self._refuse("not_smaller")
         return CompactionResult(
@@ -268,11 +267,6 @@ def _indexes(units: Units, groups: Iterable[Group]) -> set[int]:
     """Return the indexes of the messages in groups."""
     items = chain.from_iterable(units.units[group.index] for group in groups)
     return {index for item in items for index in item.indexes}
-
-
-def summarize_as(summary: Row, originals: Sequence[Row]) -> Row:
-    """Return a message marked as a summary of these messages and summaries."""
-    return as_summary(summary, 1 + max(map(generation, originals), default=0))
 
 
 def read_dialogue(rows: Iterable[Row]) -> tuple[Message, ...]:

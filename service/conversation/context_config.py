@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from service.budget.groups import Strategy
+from service.budget.groups import Strategy, check_count, check_share
 from service.budget.strategy_names import read_strategy
 from service.errors import not_among, shown
 from service.recall.ranking import RANKING_STRATEGIES
@@ -23,9 +23,7 @@ class CompactionConfig:
 
     def __post_init__(self) -> None:
         for name in ("trigger", "summary_budget_ratio", "recent_preserve_ratio"):
-            share = getattr(self, name)
-            if type(share) not in (int, float) or not 0 <= share <= 1:
-                raise ValueError(f"{name} has to be a number between 0 and 1, not {share!r}")
+            check_share(name, getattr(self, name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +46,10 @@ class ContextConfig:
     role_marks: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("max_tokens", "reserve_tokens"):
-            tokens = getattr(self, name)
-            if type(tokens) is not int:  # nor a bool
-                raise ValueError(f"{name} has to be a whole number, not {tokens!r}")
-        if self.max_tokens < 1:
-            raise ValueError(f"max_tokens has to be at least 1, not {self.max_tokens}")
-        if not 0 <= self.reserve_tokens <= self.max_tokens:
-            given = f"{self.reserve_tokens} of {self.max_tokens}"
-            raise ValueError(f"reserve_tokens has to lie between 0 and max_tokens, not be {given}")
+        check_count("max_tokens", self.max_tokens, least=1)
+        check_count("reserve_tokens", self.reserve_tokens)
+        if self.reserve_tokens > self.max_tokens:
+            raise ValueError(f"reserve_tokens exceeds max_tokens, {self.max_tokens}")
         if self.datetime_in not in ("message", "system"):
             found = not_among(self.datetime_in, "'message' 'system'")
             raise ValueError(f"datetime_in has to be message or system{found}")

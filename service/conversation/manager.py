@@ -8,11 +8,13 @@ from datetime import datetime
 from itertools import chain
 from typing import Any, Final, TypedDict
 
+from cachetools import LRUCache
+
 from formatters.guard import guard_for
 from formatters.model import Row, Tool
 from formatters.rows import counted
 from service.conversation.checks import check_depth, check_message, check_readable
-from service.conversation.compaction import CompactionResult, Draft, Originals, select, summarize_as
+from service.conversation.compaction import CompactionResult, Draft, Originals, select
 from service.conversation.context_config import ContextConfig
 from service.conversation.frame import (
     Clock,
@@ -28,6 +30,7 @@ from service.conversation.messages import (
     AnyCall,
     ContextLogger,
     SpadeMessage,
+    as_summary,
     create_assistant_message,
     create_assistant_tool_call_message,
     create_tool_result_message,
@@ -136,8 +139,7 @@ class ContextManager:
             raise TypeError(f"token_counter has to count texts, not {shown(counter)}")
         self._guard = guard_for(None, role_marks=self.config.role_marks)
         self._row_cost = RowCosts(counter, self._guard)
-        #: Of the conversations that were read last, by their ids, the newest last.
-        self._readers: dict[str, UnitReader] = {}
+        self._readers: LRUCache[str, UnitReader] = LRUCache(MAX_READERS)
         self._rule = self.config.strategy if strategy is None else read_rule(strategy)
         self._tools: list[Tool] = []
         self._tools_json = ""
@@ -465,7 +467,7 @@ class ContextManager:
         for row in preserved_messages:
             own = next((index for index, other in enumerate(replaced) if other == row), None)
             preserved.append(deepcopy(without_mark(row)) if own is None else replaced.pop(own))
-        summary = summarize_as(deepcopy(summary_message), replaced)
+        summary = as_summary(deepcopy(summary_message))
         summary = self._originals.number(summary, self._originals.expand(replaced))
         self._apply(summary, [summary, *preserved], new_system_prompt, conversation_id)
 
@@ -506,8 +508,6 @@ class ContextManager:
     def _read(self, conversation_id: str | None) -> Units:
         """Return the messages of a conversation that can be sent."""
         name = self._resolve(conversation_id)
-        reader = self._readers.pop(name, None) or UnitReader(self._row_cost)
-        self._readers[name] = reader
-        if len(self._readers) > MAX_READERS:
-            del self._readers[next(iter(self._readers))]
-        return reader.read(self.rows(name))
+        if name not in self._readers:
+            self._readers[name] = UnitReader(self._row_cost)
+        return self._readers[name].read(self.rows(name))

@@ -188,30 +188,18 @@ def is_summary(row: Row) -> bool:
     return "metadata" in row and written_by(row) == SUMMARY
 
 
-#: Keys of a summary's metadata. Of two summaries the newer one has the higher number.
+#: The key of a summary's metadata with its number; a newer summary has a higher one.
 NUMBER: Final = "summary_number"
-#: 1 if a summary is made of messages; one more than theirs if of other summaries as well.
-GENERATION: Final = "generation"
 
 
-def as_summary(row: Row, generation: int = 1) -> Row:
+def as_summary(row: Row) -> Row:
     """Return a message marked as a summary."""
-    metadata = {**as_mapping(row.get("metadata")), GENERATION: generation}
-    return with_mark({**row, "metadata": metadata}, SUMMARY)
-
-
-def generation(row: Row) -> int:
-    """Return the generation of a summary, 0 of any other message."""
-    return _number(row, GENERATION) if is_summary(row) else 0
+    return with_mark(row, SUMMARY)
 
 
 def summary_number(row: Row) -> int:
-    """Return the number of a summary; a newer one has a higher number."""
-    return _number(row, NUMBER)
-
-
-def _number(row: Row, key: str) -> int:
-    value = as_mapping(row.get("metadata")).get(key)
+    """Return the number of a summary; 0 if it has none."""
+    value = as_mapping(row.get("metadata")).get(NUMBER)
     return value if isinstance(value, int) else 0
 
 

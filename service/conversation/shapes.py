@@ -88,31 +88,16 @@ def to_blocks(row: Row) -> Row:
     messages = shape.read(row, "")
     if shape is BLOCKS or (shape is ROWS and not messages[0].tool_calls):
         return row
-    texts = [_unread_arguments(call) for call in _given_calls(row)]
-    blocks = chain.from_iterable(_blocks(message, texts) for message in messages)
-    return {"role": row.get("role"), "content": [*blocks]}
+    return {"role": row.get("role"), "content": [*chain.from_iterable(map(_blocks, messages))]}
 
 
-def _unread_arguments(call: Row) -> str:
-    """Return the arguments of a chat message's call, if they are a text."""
-    value = (as_mapping(call.get("function")) or call).get("arguments")
-    return value if isinstance(value, str) else ""
-
-
-def _given_calls(row: Row) -> list[Mapping[str, object]]:
-    """Return the calls of a row or chat message as they were given."""
-    value = as_mapping(row.get("metadata")).get("tool_calls") or row.get("tool_calls")
-    return [call for call in value if isinstance(call, Mapping)] if is_list(value) else []
-
-
-def _blocks(message: Message, texts: Sequence[str]) -> Iterator[Row]:
+def _blocks(message: Message) -> Iterator[Row]:
     if message.role is Role.TOOL:
         yield {"type": "tool_result", "content": message.content}
         return
     yield {"type": "text", "text": message.content}
-    for index, call in enumerate(message.tool_calls):
-        unread = texts[index] if call.arguments is None and index < len(texts) else {}
-        yield {"type": "tool_use", "name": call.name, "input": call.arguments or unread or {}}
+    for call in message.tool_calls:
+        yield {"type": "tool_use", "name": call.name, "input": call.arguments or {}}
 
 
 # --- what shapes have in common --------------------------------------------------------------
@@ -242,6 +227,12 @@ def _write_calls(
         fields if call == old else _write_call(fields, call)
         for fields, call, old in zip(given, calls, before, strict=True)
     ]
+
+
+def _given_calls(row: Row) -> list[Mapping[str, object]]:
+    """Return the calls of a row or chat message as they were given."""
+    value = as_mapping(row.get("metadata")).get("tool_calls") or row.get("tool_calls")
+    return [call for call in value if isinstance(call, Mapping)] if is_list(value) else []
 
 
 def _write_call(given: Row, call: ToolCall) -> Row:

@@ -78,21 +78,12 @@ class Importance(Strategy):
         return role + recency + min(keywords, self.keyword_limit) + length
 
 
+_WORD: Final = re.compile(r"\w+")
 _KEYWORDS: Final = tuple(
-    (re.compile(rf"\b(?:{words})\b", re.IGNORECASE), points)
-    for words, points in KEYWORD_WEIGHTS.items()
+    (frozenset(words.split("|")), points) for words, points in KEYWORD_WEIGHTS.items()
 )
-_WORDS: Final = tuple(word for words in KEYWORD_WEIGHTS for word in words.split("|"))
-#: The words that have no other one in them: a text without any of these has no keyword.
-_STEMS: Final = tuple(word for word in _WORDS if sum(other in word for other in _WORDS) == 1)
 
 
 def _score_keywords(text: str) -> float:
-    if text.isascii():  # letters beyond have odd cases
-        lower = text.lower()
-        for stem in _STEMS:
-            if stem in lower:
-                break
-        else:  # five times as fast as the search
-            return 0.0
-    return sum(points for words, points in _KEYWORDS if words.search(text))
+    words = {*_WORD.findall(text.lower())}
+    return sum(points for keywords, points in _KEYWORDS if not keywords.isdisjoint(words))

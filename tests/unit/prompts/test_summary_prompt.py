@@ -44,7 +44,7 @@ def call(arguments: Mapping[str, object] | None = None, text: str | None = None)
         ((call({"q": "é", "n": 2}),), '  -> find_it({"q": "é", "n": 2})'),
         ((call(text='{"q":\n1}'),), '  -> find_it({"q": 1})'),
         ((call(),), "  -> find_it()"),
-        ((call(cast("Mapping[str, object]", {("a",): 1})),), "  -> find_it(…)"),
+        ((call(cast("Mapping[str, object]", {("a",): 1})),), "  -> find_it(dict)"),
         ((call({}), call({})), "  -> find_it({})\n  -> find_it({})"),
     ],
 )

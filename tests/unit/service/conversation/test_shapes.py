@@ -18,7 +18,6 @@ from service.conversation.shapes import (
     shape_of,
     to_blocks,
 )
-from service.conversation.strategies import DEFAULT_COUNTER
 from tests.support import row
 from tests.unit.service.conversation.talk import (
     Said,
@@ -219,16 +218,3 @@ def test_dictionaries_become_messages_and_again_dictionaries() -> None:
         said("user", "s"),
         said("user", "x"),
     ]
-
-
-def test_calls_that_cannot_be_read_are_counted_by_their_text() -> None:
-    """Of a chat message or a row, also among calls that can be read."""
-    broken = {"id": "c1", "function": {"name": "f", "arguments": '{"q": ' + "x" * 40}}
-    whole = {"id": "c2", "function": {"name": "f", "arguments": '{"q": "x"}'}}
-    asked = {"role": "assistant", "content": "", "tool_calls": [broken, whole]}
-    inputs = [block["input"] for block in to_blocks(asked)["content"][1:]]  # type: ignore[index]
-
-    assert inputs == [broken["function"]["arguments"], {"q": "x"}]  # type: ignore[index]
-    assert DEFAULT_COUNTER.estimate_messages([to_blocks(asked)]) == 4 + (1 + 12) + (1 + 3)
-    row = {"role": "AI", "content": "", "metadata": {"tool_calls": [{"name": "f", "arguments": 7}]}}
-    assert to_blocks(row)["content"][1]["input"] == {}  # type: ignore[index]

@@ -149,7 +149,7 @@ def test_a_first_group_that_does_not_go_in_whole_is_not_preserved() -> None:
         ),
         (
             lambda: Relevance(recent_share=cast("float", "0.5")),
-            "recent_share has to lie between 0 and 1, which '0.5' doesn't",
+            "recent_share has to be a number between 0 and 1, not '0.5'",
         ),
         (lambda: StableWindow(chunk_share=0), "chunk_share has to be more than 0"),
     ],
