@@ -1,6 +1,6 @@
 """The `[SHARED_MEMORY]` block: the earlier conversation, one entry per turn."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -42,6 +42,7 @@ def shared_memory(facts: Facts) -> Block:
     history = grouped_history(facts)
     turns, beyond = _limit_rows(history.turns, facts.memory)
     of_cut_runs = results_of_cut_runs(facts) if history.unprinted else ()
+    opens = not turns or turns[0].messages[0].role is Role.HUMAN
     stable_header = facts.memory.header == "still"
     view, guard = facts.memory, facts.guard
     form = (_entry, *view.form, guard)
@@ -55,12 +56,15 @@ def shared_memory(facts: Facts) -> Block:
         additive=True,
         volatile=not stable_header,
         moves=bool(beyond) or facts.more_history,
-        is_cut=facts.more_history and not beyond and not _has_opening(turns),
+        is_cut=facts.more_history and not beyond and not opens,
         starts=facts.starts,
         omissions=(
             *(
-                _omission([message], _why_unprinted(message, of_cut_runs))
-                for message in history.unprinted
+                Omission(
+                    (m.id,),
+                    CALL_NOT_READ if m.id in of_cut_runs else _UNPRINTED.get(m.role, "empty"),
+                )
+                for m in history.unprinted
             ),
             *beyond,
         ),
@@ -87,21 +91,6 @@ class MemoryFormatter:
         return shared_memory(Facts(current_input="", history=messages, memory=view)).text
 
 
-def _why_unprinted(message: Message, of_cut_runs: Collection[str]) -> str:
-    if message.id in of_cut_runs:
-        return CALL_NOT_READ
-    return _UNPRINTED.get(message.role, "empty")
-
-
-def _has_opening(turns: Sequence[Turn]) -> bool:
-    """Return whether the first turn, if there is one, begins with a human's message."""
-    return not turns or turns[0].messages[0].role is Role.HUMAN
-
-
-def _omission(messages: Sequence[Message], reason: str) -> Omission:
-    return Omission(tuple(message.id for message in messages), reason)
-
-
 def _limit_rows(turns: Sequence[Turn], view: MemoryView) -> tuple[list[Turn], list[Omission]]:
     """Keep the newest rows of the view's limit; the oldest turn may lose its first rows."""
     limit = view.limit
@@ -117,8 +106,8 @@ def _limit_rows(turns: Sequence[Turn], view: MemoryView) -> tuple[list[Turn], li
             kept.append(turn)
             continue
         shown = {m.id for row in rows[first:] for m in (*row.messages, *row.results)}
-        dropped = [m for m in turn.messages if m.id not in shown]
-        omissions.append(_omission(dropped, BEYOND_LIMIT))
+        dropped = tuple(m.id for m in turn.messages if m.id not in shown)
+        omissions.append(Omission(dropped, BEYOND_LIMIT))
         if shown:
             messages = tuple(m for m in turn.messages if m.id in shown)
             kept.append(Turn(messages, tuple(row.messages for row in rows[first:])))

@@ -102,11 +102,11 @@ def merge_layers(layers: Sequence[ContextLayer], environment: str) -> LoadedCont
 
 def format_layers(layers: Iterable[ContextLayer]) -> str:
     """Return the prompts of layers, each with its heading and source; empty if all are blank."""
-    sections = [
-        f"## {_title(layer.label)}\n{_source(layer)}\n{layer.prompt.strip()}"
-        for layer in layers
-        if layer.prompt.strip()
-    ]
+    sections = []
+    for layer in layers:
+        if prompt := layer.prompt.strip():
+            source = one_line(f"Source: {layer.prompt_path}") + "\n" if layer.prompt_path else ""
+            sections.append(f"## {_title(layer.label)}\n{source}\n{prompt}")
     return SEPARATOR.join(["# System Configuration", *sections]) if sections else ""
 
 
@@ -127,7 +127,3 @@ def _title(label: str) -> str:
     name = "Project" if kind == "local" else kind.capitalize()
     # the name of a folder may have line ends
     return one_line(f"{name} Configuration" + (f" ({folder})" if folder else ""))
-
-
-def _source(layer: ContextLayer) -> str:
-    return one_line(f"Source: {layer.prompt_path}") + "\n" if layer.prompt_path else ""

@@ -11,14 +11,11 @@ from formatters.model import ChatMessage
 from formatters.providers.canonical import Canonical
 from formatters.providers.opaque import OpaqueParts, ReadPart, read_opaque_parts
 
-#: Matches a whole name or id that a provider accepts; a made name of `MAX_CHARS` has to fit.
-NameForm = re.Pattern[str]
-
 #: Most characters of a made name, which all providers accept.
 MAX_CHARS: Final = 64
 
 
-def fits(name: object, form: NameForm) -> TypeGuard[str]:
+def fits(name: object, form: re.Pattern[str]) -> TypeGuard[str]:
     """Return whether a name can be sent unchanged."""
     return isinstance(name, str) and form.fullmatch(name) is not None
 
@@ -45,7 +42,7 @@ class References:
 
 
 def resolve_references(
-    chat: Canonical, name_form: NameForm, id_form: NameForm, read: ReadPart
+    chat: Canonical, name_form: re.Pattern[str], id_form: re.Pattern[str], read: ReadPart
 ) -> References:
     """Find valid, unique names and ids, the same for a call and its result.
 
@@ -93,7 +90,9 @@ def _pair_calls(message: ChatMessage, opaque: OpaqueParts) -> Iterator[tuple[str
         yield str(call.id), Reference(id=part.id, name=part.name)
 
 
-def fit_names(names: Iterable[str], form: NameForm, taken: Collection[str] = ()) -> dict[str, str]:
+def fit_names(
+    names: Iterable[str], form: re.Pattern[str], taken: Collection[str] = ()
+) -> dict[str, str]:
     """Map each name to a unique name of the form that isn't ``taken``.
 
     A name that fits stays unchanged. Any other is cut to valid characters and gets a hash of

@@ -191,7 +191,9 @@ class FittedBlock:
             if sent is None:
                 decisions += self._on_dropped(group, minimum_budgets.get(group.index))
             else:
-                decisions += self._on_sent(group, sent)
+                own = self.fit.decisions.get(group.index)
+                score = own.score if own else None
+                decisions += decide_on_entry(sent.entry, self.block.tag, "fits", sent.tokens, score)
         return tuple(decisions)
 
     @property
@@ -218,18 +220,13 @@ class FittedBlock:
         if self.fit.summary:
             outcome, reason = "summarized", "summarized"
         on_all = Decision((), tag, outcome, reason, group.tokens, score, minimum_budget)
-        for is_summarized, ids in self._split_summarized(_ids(group.messages)):
+        for is_summarized, ids in self._split_summarized(list_ids(group.messages)):
             if is_summarized:
                 yield on_all._replace(message_ids=ids, outcome="summarized", reason="in_summary")
             else:
                 yield on_all._replace(message_ids=ids)
             # the first one has the tokens of the whole group
             on_all = on_all._replace(tokens=None, smallest_budget=None)
-
-    def _on_sent(self, group: Group, sent: SentEntry) -> tuple[Decision, ...]:
-        own = self.fit.decisions.get(group.index)
-        score = own.score if own else None
-        return decide_on_entry(sent.entry, self.block.tag, "fits", sent.tokens, score)
 
     def _split_summarized(
         self, message_ids: Sequence[str]
@@ -258,7 +255,7 @@ def decide_on_entry(
 def _decide(
     entry: Entry, tag: str, reason: str, tokens: int, score: float | None
 ) -> tuple[Decision, ...]:
-    ids, reasons = _ids(entry.messages), entry.reasons
+    ids, reasons = list_ids(entry.messages), entry.reasons
     if not reasons:
         return (Decision(ids, tag, _OUTCOMES.get(reason, "repaired"), reason, tokens, score),)
     alike = groupby(ids, lambda id_: reasons.get(id_, reason))
@@ -270,7 +267,8 @@ def _decide(
     return (first._replace(tokens=tokens), *others)
 
 
-def _ids(messages: Sequence[Message]) -> tuple[str, ...]:
+def list_ids(messages: Sequence[Message]) -> tuple[str, ...]:
+    """Return the ids of messages."""
     return tuple([message.id for message in messages])
 
 
@@ -330,7 +328,7 @@ class RecallOutcome:
     def _others(self) -> Iterator[tuple[str, ...]]:
         """Yield the ids of all candidates of the block."""
         yield from self._beyond_limit()
-        yield from (_ids(entry.messages) for entry in self.block.entries)
+        yield from (list_ids(entry.messages) for entry in self.block.entries)
 
     def _beyond_limit(self) -> Iterator[tuple[str, ...]]:
         return (o.message_ids for o in self.block.omissions if o.reason == BEYOND_LIMIT)

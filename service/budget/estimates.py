@@ -77,8 +77,7 @@ def estimate_tokens(content: str | Mapping[str, object]) -> int:
 
 
 #: Created once: `json.dumps` creates one for each value.
-_JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
-_json: Final = _JSON.encode
+_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 
 
 #: Tokens of content blocks whose text doesn't reflect their cost (neuron-context's table).

@@ -27,6 +27,7 @@ from service.budget.decisions import (
     RecalledRows,
     RecallOutcome,
     decide_on_entry,
+    list_ids,
 )
 from service.budget.fit_history import fit_history
 from service.budget.groups import explain_ranking
@@ -120,7 +121,7 @@ def recall_rows(
         row, score = rows[index], round(scores[index], 2)
         if index in selected:
             return decide_on_entry(row, tag, "recalled", selection.tokens[index], score)
-        return (Decision(_row_ids(row), tag, "annotated", "call_only", score=score),)
+        return (Decision(list_ids(row.messages), tag, "annotated", "call_only", score=score),)
 
     def decide() -> list[Decision]:
         tokens = dict(selection.tokens)
@@ -133,7 +134,7 @@ def recall_rows(
             if index in selected or index in called:
                 decisions += decide_on_present(index)
                 continue
-            ids, score = _row_ids(rows[index]), round(scores[index], 2)
+            ids, score = list_ids(rows[index].messages), round(scores[index], 2)
             reason = reasons.get(index, "repeated")
             decisions.append(Decision(ids, whole.tag, "dropped", reason, tokens.get(index), score))
         return decisions
@@ -179,10 +180,6 @@ def _find_called(rows: Sequence[Entry], selected: Set[int]) -> set[int]:
             later = range(index + 1, len(rows))
             called.update(takewhile(lambda i: rows[i].messages[0].role is Role.TOOL, later))
     return called
-
-
-def _row_ids(row: Entry) -> tuple[str, ...]:
-    return tuple([message.id for message in row.messages])
 
 
 def choose_passages(

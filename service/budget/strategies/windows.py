@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from formatters.model import Role
 from formatters.rows import counted
@@ -83,7 +84,8 @@ class SmartWindow(Strategy):
         """Return pinned groups, then the first, then the others that have room, in order."""
         taken = {group.index for group in groups if group.pinned}
         room = self.max_messages - sum(group.size for group in groups if group.pinned)
-        first = self._first(groups)
+        sizes = accumulate(group.size for group in groups)
+        first = [g for g, size in zip(groups, sizes, strict=True) if size <= self.preserve_initial]
         others = list(reversed(groups[len(first) :]))
         if self.prioritize_tools:
             others.sort(key=lambda group: not group.calls_tools)
@@ -92,15 +94,6 @@ class SmartWindow(Strategy):
                 taken.add(group.index)
                 room -= group.size
         return [group for group in groups if group.index in taken]
-
-    def _first(self, groups: Sequence[Group]) -> Sequence[Group]:
-        """Return the oldest groups with at most ``preserve_initial`` messages."""
-        room = self.preserve_initial
-        for count, group in enumerate(groups):
-            room -= group.size
-            if room < 0:
-                return groups[:count]
-        return groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

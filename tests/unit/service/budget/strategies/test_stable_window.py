@@ -85,7 +85,5 @@ def test_relevance_keeps_its_newest_still_if_asked() -> None:
 @pytest.mark.parametrize("share", [-0.1, 1.1])
 def test_a_chunk_of_relevance_is_a_share(share: float) -> None:
     """0 stands for none."""
-    with pytest.raises(
-        UnknownStrategyError, match="chunk_share has to be a number"
-    ):
+    with pytest.raises(UnknownStrategyError, match="chunk_share has to be a number"):
         read_strategy({"name": "relevance", "chunk_share": share})
