@@ -293,17 +293,18 @@ def _list_details(block: Block) -> _Forms:
 
     Levels count from the last, so that no entry is at its shortest while others have more.
     """
-    levels = max((len(entry.shorter) for entry in block.entries), default=0)
-    shorter = [
-        (index, block.entries[index].shorter[-1 - level])
-        for level in reversed(range(levels))
-        for index in reversed(range(len(block.entries)))
-        if level < len(block.entries[index].shorter)
-    ]
+    shorter = sorted(
+        (
+            (level, index, text)
+            for index, entry in enumerate(block.entries)
+            for level, text in enumerate(reversed(entry.shorter))
+        ),
+        reverse=True,
+    )
 
     def get_form(number: int) -> Block:
         entries = list(block.entries)
-        for index, text in shorter[: number + 1]:
+        for _, index, text in shorter[: number + 1]:
             entries[index] = replace(entries[index], text=text)
         return replace(block, entries=tuple(entries))
 

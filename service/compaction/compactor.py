@@ -21,7 +21,7 @@ from service.wire.protocol import Topics
 
 log = structlog.get_logger(__name__)
 
-#: Histories whose failed or unneeded attempts are remembered.
+#: Histories whose unneeded attempts are remembered.
 MAX_REMEMBERED: Final = 10_000
 #: Rows by which a history has to grow before the next attempt, if the last one found nothing to
 #: summarise.
@@ -49,7 +49,6 @@ class Compactor:
         self._settings = maker.settings
         self._backlog = Backlog(self._run_jobs, size=self._settings.max_waiting, batch=1)
         self._pending: set[Scope] = set()
-        self._backoff = Backoff()
         #: By job key, the rows of a history in which nothing needed a summary.
         self._unneeded: LRUCache[tuple[Scope, int], int] = LRUCache(MAX_REMEMBERED)
 
@@ -61,7 +60,7 @@ class Compactor:
         rows = self._unneeded.get(job.key)
         if rows is not None and rows <= job.rows < rows + GROWTH:
             return
-        if self._backoff.skip(job.scope):
+        if skips_build(self._failed_scopes, job.scope):
             return
         if not self._backlog.put(job):  # the next build of this history requests it again
             log.warning("summary.postponed", owner_key=job.scope.owner_key)
@@ -122,13 +121,11 @@ class Compactor:
             self._unneeded[job.key] = job.rows
         if isinstance(made, NewSummary) or made is SkipReason.NOT_NEEDED:
             self._failed_scopes.pop(job.scope, None)
-            self._backoff.reset(job.scope)
         self._metrics.count_summary("made" if isinstance(made, NewSummary) else made.value)
 
     def _note_failure(self, scope: Scope) -> None:
         self._metrics.count_summary("failed")
-        self._failed_scopes[scope] = None
-        self._backoff.fail(scope)
+        add_failure(self._failed_scopes, scope)
 
     async def _publish(self, made: NewSummary | SkipReason, job: Job) -> None:
         if self._events is None or not isinstance(made, NewSummary):
@@ -180,26 +177,16 @@ def find_compactor(work: Iterable[AfterAnswer]) -> Compactor | None:
     return next((item for item in work if isinstance(item, Compactor)), None)
 
 
-class Backoff:
-    """Skips 0, 1, 3, 7 and so on up to 63 builds of a history between attempts that fail."""
+def skips_build(failed: FailedScopes, scope: Scope) -> bool:
+    """Return whether a build of a history that failed is skipped, and count it if so."""
+    builds, remaining = failed.get(scope, (0, 0))
+    if remaining:
+        failed[scope] = builds, remaining - 1
+    return remaining > 0
 
-    def __init__(self) -> None:
-        #: Builds to skip after the last failure, and how many of these are still to come.
-        self._skips: LRUCache[Scope, tuple[int, int]] = LRUCache(MAX_REMEMBERED)
 
-    def skip(self, scope: Scope) -> bool:
-        """Return whether to skip this build, and count it if so."""
-        builds, remaining = self._skips.get(scope, (0, 0))
-        if remaining:
-            self._skips[scope] = builds, remaining - 1
-        return remaining > 0
-
-    def fail(self, scope: Scope) -> None:
-        """Record a failed attempt."""
-        last = self._skips.get(scope)
-        builds = min(2 * last[0] + 1, MAX_SKIPPED) if last else 0
-        self._skips[scope] = builds, builds
-
-    def reset(self, scope: Scope) -> None:
-        """Forget a history's failures."""
-        self._skips.pop(scope, None)
+def add_failure(failed: FailedScopes, scope: Scope) -> None:
+    """Skip 0, 1, 3, 7 and so on up to 63 builds until the next attempt."""
+    last = failed.get(scope)
+    builds = min(2 * last[0] + 1, MAX_SKIPPED) if last else 0
+    failed[scope] = builds, builds

@@ -205,8 +205,9 @@ class Scope:
     conversation_id: str | None = None
 
 
-#: The scopes whose last summary failed, as far as this process knows.
-FailedScopes = LRUCache[Scope, None]
+#: The scopes whose last summary failed, as far as this process knows; with the number of builds to
+#: skip before the next attempt, and how many of these are still to come.
+FailedScopes = LRUCache[Scope, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

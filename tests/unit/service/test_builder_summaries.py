@@ -145,7 +145,7 @@ async def test_the_warning_is_of_one_scope(
     builder: ContextBuilder, make_request: MakeRequest
 ) -> None:
     """Other owners, other strategies and histories that are sent along have none."""
-    builder.sources.failed_scopes[Scope("o")] = None
+    builder.sources.failed_scopes[Scope("o")] = 0, 0
 
     async def codes(request: BuildRequest) -> list[str]:
         return [each.code for each in (await content_of(builder, request)).warnings]
