@@ -9,9 +9,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ctxb import BudgetExceededError, Fit, fit
+from ctxb import BudgetExceededError, ContextManager, Fit, fit
 from formatters.model import Count, Row
 from service.budget.decisions import PRESENT
+from service.budget.strategy_names import read_strategy
 from service.conversation.sending import message_tokens
 from tests.laws.test_in_process_laws import (
     as_blocks,
@@ -205,6 +206,32 @@ def test_an_api_that_accepts_the_list_accepts_what_is_kept(
     """
     rows: list[Mapping[str, Any]] = [*data.draw(valid_lists(says, calls))]
     kept = fitted(rows, budget, strategy=strategy).messages
+
+    assert kept[0]["role"] == "user"
+    assert [each for each in problems(kept) if "the same role" not in each] == []
+
+
+@pytest.mark.parametrize(
+    ("says", "calls", "problems"),
+    [(says_blocks, as_blocks, anthropic_problems), (says_parts, as_parts, gemini_problems)],
+    ids=["anthropic", "gemini"],
+)
+@given(data=st.data(), budget=BUDGETS, strategy=STRATEGIES)
+def test_the_manager_keeps_what_an_api_accepts(
+    says: Says,
+    calls: Calls,
+    problems: Callable[[list[Any]], list[str]],
+    data: st.DataObject,
+    budget: int,
+    strategy: Any,
+) -> None:
+    """Wherever calls show which API it is, at any budget."""
+    rows = data.draw(valid_lists(says, calls))
+    assume(any("tool_use" in str(row) or "functionCall" in str(row) for row in rows))
+    context = ContextManager(max_tokens=budget, strategy=strategy and read_strategy(strategy))
+    for row in rows:
+        context.add_message_dict(row)
+    kept = context.get_prompt()
 
     assert kept[0]["role"] == "user"
     assert [each for each in problems(kept) if "the same role" not in each] == []
