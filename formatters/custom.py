@@ -5,7 +5,6 @@ from typing import Final
 
 from formatters.model import Block, Entry, Facts, TrimPolicy
 
-#: The form of a tag.
 TAG_PATTERN: Final = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 
 

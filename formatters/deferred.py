@@ -47,7 +47,6 @@ STAND_INS: Final[tuple[Tool, ...]] = (
     },
 )
 
-#: The answer of a search that finds no tool.
 NOTHING_FOUND: Final = "(No tool has these words. Search again with others.)"
 #: The beginning of what it answers if no definition that it finds fits.
 TOO_LONG: Final = "(No definition fits here of the tools with these words: "

@@ -233,11 +233,9 @@ class Summary:
     #: Tokens of the text.
     tokens: int
     created: datetime
-    #: The name of the summarizer that made it.
     summarizer: str
     #: A hash of the contents of the rows that it covers, at the time.
     fingerprint: str
-    #: ``message_ids`` as a set.
     covers: frozenset[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -354,7 +352,6 @@ class Facts:
     unstored: frozenset[str] = frozenset()
     #: The rows that aren't shown, if the model is informed of them.
     not_shown: NotShown | None = None
-    #: Guards the texts of strangers.
     guard: Guard = GUARD
 
 
@@ -434,7 +431,6 @@ class TrimPolicy(StrEnum):
     BY_STRATEGY = "by_strategy"
     #: The entries that score highest fill the tokens that history leaves.
     BY_SCORE = "by_score"
-    #: The block is dropped whole.
     WHOLE = "whole"
     #: Entries are replaced by their shorter texts, last entry first.
     BY_DETAIL = "by_detail"
@@ -501,7 +497,6 @@ class Block:
         return self.heading + (body if self.entries else self.placeholder)
 
 
-#: Formats facts as a block.
 Formatter = Callable[[Facts], Block]
 
 #: Separates blocks that share a message.

@@ -15,7 +15,6 @@ _FIXED: Final = frozenset({"name", "reads_all"})
 #: The strategy that can also be written as a list.
 COMPOSITE: Final = "composite"
 
-#: The largest absolute value of a parameter.
 MAX_VALUE: Final = 1_000_000_000
 
 #: The types of parameters that can be set: plain values, not tables of weights.

@@ -8,7 +8,6 @@ from service.build.account import Built
 from service.ports.stores import Scope
 from service.wire.events import NO_CAUSE, EventMetadata
 
-#: Blocks that hold history.
 _HISTORY_TAGS = (Tag.SHARED_MEMORY, Tag.HISTORY, Tag.SUMMARY, Tag.RECALLED)
 
 

@@ -72,7 +72,6 @@ class _Draft:
     tokens: int
     #: Tokens of a context for all summaries together.
     share: int
-    #: The summaries that it replaces.
     replaces: tuple[Summary, ...]
     #: Tokens of all that it replaces; it has to be smaller.
     replaced: int

@@ -89,7 +89,6 @@ class Originals:
 class Draft:
     """The messages of a summary, those that it replaces, and its greatest length."""
 
-    #: The whole conversation.
     messages: Sequence[Row]
     #: The indexes of the messages and summaries that it replaces.
     replaced: Collection[int]

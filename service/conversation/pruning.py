@@ -16,7 +16,6 @@ from service.conversation.units import Item, RowCost, Units, dropped_groups, rea
 #: The share of a model's limit that a history may use; REPLOID's name for it.
 TARGET_UTILIZATION: Final = 0.8
 
-#: Scores with the source's weights.
 IMPORTANCE: Final = Importance()
 
 

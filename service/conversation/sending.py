@@ -184,7 +184,6 @@ class RowCosts:
 
     def __init__(self, counter: TokenCounter, guard: Guard = GUARD) -> None:
         self.count = counter.count
-        #: Guards messages before they are sent.
         self.guard = guard
         self._count_messages = _own_count(counter)
         #: The tokens that the counter adds once to any number of messages.

@@ -427,7 +427,6 @@ class FunctionForm:
         return {**part, key: {"name": result.name, **as_mapping(part.get(key)), **changed}}
 
 
-#: One kind of parts.
 PartForm = BlockForm | FunctionForm
 
 #: Reads a caller's message, and writes it again if something in it had to change.

@@ -51,14 +51,12 @@ class ContextStrategy(ABC):
     They are never changed; those that are kept as they are, are the same objects in the result.
     """
 
-    #: For statistics.
     name: str
     #: `should_compact` is true above this; None for never.
     max_tokens: int | None = None
     #: Most messages that are kept, not counting system messages; None if there is no such limit.
     max_kept: int | None = None
     counter: MessageCounter = DEFAULT_COUNTER
-    #: Further statistics of it.
     settings: Mapping[str, object] = MappingProxyType({})
 
     @abstractmethod

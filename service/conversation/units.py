@@ -77,7 +77,6 @@ class UnitReader:
 
     def __init__(self, row_cost: "RowCost") -> None:
         self._row_cost = row_cost
-        #: Each message as it was read.
         self._items: list[Item] = []
         #: The first messages, in units whose calls all have results; how many messages they are;
         #: and the ids of calls and results in them. Later messages only add to these units, unless
