@@ -5,8 +5,7 @@ This module merges what adapters have read from files.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from os import PathLike
-from typing import Final
+from typing import Final, Protocol
 
 from formatters.guard import one_line
 from prompts.system_prompt import SEPARATOR
@@ -15,8 +14,13 @@ from prompts.system_prompt import SEPARATOR
 NO_PROMPT: Final = "You are a helpful AI assistant."
 
 Config = Mapping[str, object]
-#: The path that something was read from; it is only reported.
-SourcePath = PathLike[str]
+
+
+class SourcePath(Protocol):
+    """The path that something was read from; it is only reported."""
+
+    def __fspath__(self) -> str:
+        """Return the path as text."""
 
 
 @dataclass(frozen=True, slots=True)

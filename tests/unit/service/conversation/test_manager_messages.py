@@ -91,7 +91,7 @@ def test_bytes_are_no_content(content: Any) -> None:
         ({}, "the message has no role"),
         ({"role": ["user"], "content": "hi"}, r"has the role \['user'\]: it needs one of system"),
         (said("assistnt", "hi"), "has the role 'assistnt': .*; did you mean assistant"),
-        ({"role": "user", "contnet": "hi"}, "has no content, but 'contnet': write a text or a"),
+        ({"role": "user", "contents": "hi"}, "has no content, but 'contents': write a text or a"),
         ({"role": "user"}, "the message has no content: write a text or a list"),
         ({"role": "user", "content": 5}, "the message has 5 at 'content': convert it to a text"),
     ],
