@@ -1,7 +1,7 @@
 """Deferred tools: the two tools that replace all of a registry, and the hits of a search."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from formatters.model import Tool, ToolCall
@@ -11,40 +11,38 @@ from formatters.rows import as_mapping
 SEARCH_NAME: Final = "search_tools"
 CALL_NAME: Final = "call_tool"
 
+
+def function_tool(
+    name: str, description: str, properties: Mapping[str, object], required: Sequence[str] = ()
+) -> Tool:
+    """Return the definition of a function, by the schemas of its parameters."""
+    parameters = {"type": "object", "properties": properties}
+    if required:
+        parameters["required"] = required
+    function = {"name": name, "description": description, "parameters": parameters}
+    return {"type": "function", "function": function}
+
+
 #: The whole ``tools`` array, which is the same in each build.
 STAND_INS: Final[tuple[Tool, ...]] = (
-    {
-        "type": "function",
-        "function": {
-            "name": SEARCH_NAME,
-            "description": "Find more tools by what they do. The result has their definitions.",
-            "parameters": {
+    function_tool(
+        SEARCH_NAME,
+        "Find more tools by what they do. The result has their definitions.",
+        {"query": {"type": "string", "description": "The tool's purpose, or its name."}},
+        required=["query"],
+    ),
+    function_tool(
+        CALL_NAME,
+        "Call a tool that a search found, if it has no function here.",
+        {
+            "name": {"type": "string", "description": "The name of the tool."},
+            "arguments": {
                 "type": "object",
-                "properties": {
-                    "query": {"type": "string", "description": "The tool's purpose, or its name."}
-                },
-                "required": ["query"],
+                "description": "Its arguments, as its definition has them.",
             },
         },
-    },
-    {
-        "type": "function",
-        "function": {
-            "name": CALL_NAME,
-            "description": "Call a tool that a search found, if it has no function here.",
-            "parameters": {
-                "type": "object",
-                "properties": {
-                    "name": {"type": "string", "description": "The name of the tool."},
-                    "arguments": {
-                        "type": "object",
-                        "description": "Its arguments, as its definition has them.",
-                    },
-                },
-                "required": ["name", "arguments"],
-            },
-        },
-    },
+        required=["name", "arguments"],
+    ),
 )
 
 NOTHING_FOUND: Final = "(No tool has these words. Search again with others.)"

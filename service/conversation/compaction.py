@@ -16,9 +16,9 @@ from service.budget.strategies.summarization import MIN_TOKENS, allowance
 from service.conversation.messages import (
     NUMBER,
     SUMMARY,
-    as_summary,
     is_summary,
     summary_number,
+    with_mark,
     written_by,
 )
 from service.conversation.sending import RowCosts
@@ -117,7 +117,7 @@ class Draft:
             return self._refuse("summarizer_failed", error.detail)
         if not (text or "").strip():  # models return no content, too
             return self._refuse("summarizer_failed", "the summary is empty")
-        summary = as_summary(create_summary_message(text, generated=now))
+        summary = with_mark(create_summary_message(text, generated=now), SUMMARY)
         if row_cost(summary) >= self.removed:
             return self._refuse("not_smaller")
         return CompactionResult(
@@ -177,7 +177,7 @@ class Selection:
         """
         if not self.old:
             return None
-        header = row_cost(as_summary(create_summary_message("", generated=now)))
+        header = row_cost(with_mark(create_summary_message("", generated=now), SUMMARY))
         earlier = {index for index, row in enumerate(self.messages) if is_summary(row)}
         share -= header
         room = allowance(share, sum(row_cost(self.messages[index]) for index in earlier))

@@ -27,10 +27,10 @@ from service.conversation.frame import (
 )
 from service.conversation.messages import (
     SESSION,
+    SUMMARY,
     AnyCall,
     ContextLogger,
     SpadeMessage,
-    as_summary,
     create_assistant_message,
     create_assistant_tool_call_message,
     create_tool_result_message,
@@ -467,7 +467,7 @@ class ContextManager:
         for row in preserved_messages:
             own = next((index for index, other in enumerate(replaced) if other == row), None)
             preserved.append(deepcopy(without_mark(row)) if own is None else replaced.pop(own))
-        summary = as_summary(deepcopy(summary_message))
+        summary = with_mark(deepcopy(summary_message), SUMMARY)
         summary = self._originals.number(summary, self._originals.expand(replaced))
         self._apply(summary, [summary, *preserved], new_system_prompt, conversation_id)
 

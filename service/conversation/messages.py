@@ -192,11 +192,6 @@ def is_summary(row: Row) -> bool:
 NUMBER: Final = "summary_number"
 
 
-def as_summary(row: Row) -> Row:
-    """Return a message marked as a summary."""
-    return with_mark(row, SUMMARY)
-
-
 def summary_number(row: Row) -> int:
     """Return the number of a summary; 0 if it has none."""
     value = as_mapping(row.get("metadata")).get(NUMBER)

@@ -88,3 +88,9 @@ def test_commands_are_part_of_the_session() -> None:
     ]
     context.add_coordination_command("traffic@x", "stop", "elsewhere")
     assert contents(context.get_conversation_history("elsewhere")) == ["[TO: traffic@x] stop"]
+
+
+def test_what_is_no_message_is_refused() -> None:
+    """As by any manager."""
+    with pytest.raises(TypeError, match="a message is a mapping"):
+        city().add_message_dict("hi")  # type: ignore[arg-type] # as somebody may write it
