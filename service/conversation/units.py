@@ -128,6 +128,8 @@ class Units:
     #: The indexes of instructions, and of summaries.
     instructions: tuple[int, ...] = ()
     summaries: tuple[int, ...] = ()
+    #: Whether its shapes are those of Anthropic or Gemini, whose first message is a user's.
+    needs_opening: bool = False
     _rows: tuple[Row, ...] = ()
     #: The groups of all units, if they were counted before; and what counted them.
     _groups: tuple[Group, ...] = ()
@@ -143,15 +145,12 @@ class Units:
             units=(*self.units, *units),
             instructions=(*self.instructions, *(i for i, u in added if u[0].is_instruction)),
             summaries=(*self.summaries, *(i for i, u in added if u[0].is_summary)),
+            needs_opening=self.needs_opening
+            or any(item.shape is not ROWS for unit in units for item in unit),
             _rows=(*self._rows, *(item.row for unit in units for item in unit)),
             _groups=(*self._groups, *counted),
             _row_cost=row_cost,
         )
-
-    @property
-    def needs_opening(self) -> bool:
-        """Return whether it is for Anthropic or Gemini, whose first message is a user's."""
-        return any(item.shape is not ROWS for unit in self.units for item in unit)
 
     def groups(self, row_cost: RowCost) -> list[Group]:
         """Return the units that strategies choose from; the user's newest is pinned."""

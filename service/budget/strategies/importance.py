@@ -82,8 +82,14 @@ _WORD: Final = re.compile(r"\w+")
 _KEYWORDS: Final = tuple(
     (frozenset(words.split("|")), points) for words, points in KEYWORD_WEIGHTS.items()
 )
+_WORDS: Final = tuple(word for words, _ in _KEYWORDS for word in words)
+#: The words that have no other one in them: a text without any of these has no keyword.
+_STEMS: Final = tuple(word for word in _WORDS if sum(other in word for other in _WORDS) == 1)
 
 
 def _score_keywords(text: str) -> float:
-    words = {*_WORD.findall(text.lower())}
+    lower = text.lower()
+    if not any(stem in lower for stem in _STEMS):  # several times as fast as the search
+        return 0.0
+    words = {*_WORD.findall(lower)}
     return sum(points for keywords, points in _KEYWORDS if not keywords.isdisjoint(words))
