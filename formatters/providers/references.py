@@ -116,7 +116,10 @@ _DIGITS: Final = 8
 
 def _candidates(name: str) -> Iterator[str]:
     stem = _BAD_START.sub("_", _INVALID.sub("_", name))[: MAX_CHARS - _DIGITS - 1]
-    for attempt in count():
+
+    def make(attempt: int) -> str:
         text = f"{attempt}:{name}" if attempt else name
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-        yield f"{stem}_{digest[:_DIGITS]}"
+        return f"{stem}_{digest[:_DIGITS]}"
+
+    return map(make, count())

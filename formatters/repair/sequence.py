@@ -88,7 +88,7 @@ def read_valid(
     for message in messages:
         made = message.made
         alone = _read_alone(message) if made is None else kept(made, _Alone, _read_alone, message)
-        if not alone.is_valid:
+        if alone is None:
             return None
         if alone.answers is None:
             if pending or skipped or not used.isdisjoint(alone.calls):
@@ -107,10 +107,8 @@ def read_valid(
 
 
 class _Alone(NamedTuple):
-    """The facts about a message by itself."""
+    """The facts about a message that needs no repair by itself."""
 
-    #: Whether it needs no repair.
-    is_valid: bool
     #: The message with the ``text`` of its calls, if one has none.
     with_texts: Message | None = None
     #: The ids of its calls, each of which is in it once.
@@ -120,25 +118,24 @@ class _Alone(NamedTuple):
 
 
 _SPEAKERS: Final = (Role.HUMAN, Role.AI)
-_VALID: Final = _Alone(is_valid=True)
-_INVALID: Final = _Alone(is_valid=False)
+_VALID: Final = _Alone()
 
 
-def _read_alone(message: Message) -> _Alone:
+def _read_alone(message: Message) -> _Alone | None:
     answers, is_result = read_result_id(message), message.role is Role.TOOL
     if message.role in _SPEAKERS and not (message.tool_calls or answers or _is_empty(message)):
         return _VALID  # as most are
     if _check(message) or is_result != (answers is not None) or (is_result and _is_empty(message)):
-        return _INVALID
+        return None
     if not message.tool_calls:
-        return _Alone(is_valid=True, answers=answers) if answers else _VALID
+        return _Alone(answers=answers) if answers else _VALID
     repaired = repair_calls((message,), ())[0]
     if repaired.reasons:
-        return _INVALID
+        return None
     ids = tuple(call.id for call in repaired.calls if call.id)
     if all(call.text is not None for call in message.tool_calls):
-        return _Alone(is_valid=True, calls=ids)
-    return _Alone(is_valid=True, with_texts=replace(message, tool_calls=repaired.calls), calls=ids)
+        return _Alone(calls=ids)
+    return _Alone(with_texts=replace(message, tool_calls=repaired.calls), calls=ids)
 
 
 def collect_call_ids(messages: Iterable[Message | ChatMessage]) -> frozenset[str]:
