@@ -58,7 +58,7 @@ from service.wire.response import (
 )
 from service.wire.validation import is_recall
 from service.worker.pace import Paces
-from service.worker.recorder import Recorder
+from service.worker.recorder import Recorder, times
 from service.worker.sender import Sender
 from service.worker.spans import BusSpans
 
@@ -436,7 +436,7 @@ def _bad_reply(detail: str) -> InvalidRequestError:
 
 def _reason(incoming: Incoming) -> str:
     """Return why a request is dead."""
-    return f"delivered {incoming.delivery.attempt - 1} times without an answer"
+    return f"delivered {times(incoming.delivery.attempt - 1)} without an answer"
 
 
 def _is_internal(stored: StoredResult) -> bool:

@@ -177,7 +177,7 @@ class Recorder:
 
     async def _write(self, delivery: Delivery) -> None:
         if delivery.attempt > self._settings.bus.max_deliveries:
-            raise InvalidRequestError(f"delivered {delivery.attempt - 1} times, never written")
+            raise InvalidRequestError(f"delivered {times(delivery.attempt - 1)}, never written")
         if not delivery.payload:
             raise InvalidRequestError(NO_DATA)
         model = ImportRow if delivery.source == Topics.HISTORY_IMPORT else ResultRow
@@ -211,6 +211,11 @@ def _is_preceded(delivery: Delivery, earlier: Sequence[_Version]) -> bool:
     """Return whether one of the unsettled entries is an earlier version of the same row."""
     row, order = _version(delivery) if earlier else ((), ())
     return bool(row) and any(other == row and before < order for other, before in earlier)
+
+
+def times(number: int) -> str:
+    """Return how often something happened, as a text."""
+    return "once" if number == 1 else f"{number} times"
 
 
 def _is_input(stored: Row, row: Row) -> bool:

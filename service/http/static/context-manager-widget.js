@@ -154,7 +154,7 @@ export class ContextManagerWidget extends HTMLElement {
     const status = this.#status;
     return {
       state: status?.state ?? "idle",
-      primaryMetric: status ? `${count(status.tokens)} tokens` : "– tokens",
+      primaryMetric: status ? tokensOf(status.tokens) : "– tokens",
       secondaryMetric: `${shareKept(status) ?? "–%"} kept`,
       lastActivity: Date.parse(status?.last_message_at) || null,
       message: this.#problem?.message ?? (status ? stateOf(status) : "Loading"),
@@ -256,7 +256,7 @@ export class ContextManagerWidget extends HTMLElement {
 
   #hid(place, preview, ids, changed) {
     const freed = preview.tokens_before - preview.tokens_after;
-    const message = `${messages(changed)} hidden, ${count(freed)} tokens freed.`;
+    const message = `${messages(changed)} hidden, ${tokensOf(freed)} freed.`;
     this.#offerUndo(place, ids, message);
     this.#emit("pruned", {
       ids,
@@ -822,6 +822,10 @@ function count(number) {
   return NUMBERS.format(number);
 }
 
+function tokensOf(number) {
+  return `${count(number)} ${number === 1 ? "token" : "tokens"}`;
+}
+
 function messages(number) {
   return `${count(number)} ${number === 1 ? "message" : "messages"}`;
 }
@@ -896,7 +900,7 @@ function rowOf({ role, timestamp, tokens, content }) {
     { part: "row" },
     make("bdi", { part: "row-role" }, role),
     make("span", { part: "row-time" }, time ? MOMENTS.format(time) : ""),
-    make("span", { part: "row-tokens" }, `${count(tokens)} tokens`),
+    make("span", { part: "row-tokens" }, tokensOf(tokens)),
     content === null ? "" : make("bdi", { part: "row-content", dir: "auto" }, cut.toWellFormed()),
   );
 }

@@ -228,3 +228,8 @@ async def test_a_configured_tokenizer_has_to_exist(settings: Any, problem: str) 
 def test_each_tokenizer_can_be_configured(name: str) -> None:
     """With a factor, or by the name of an estimate."""
     check_tokenizers(BudgetSettings(tokenizer=name))
+
+
+def test_a_model_without_a_tokenizer_has_the_configured_one() -> None:
+    """Limits alone are enough for a model."""
+    check_tokenizers(BudgetSettings.model_validate({"model_limits": {"m": {"max_input": 9}}}))

@@ -20,11 +20,12 @@ from tests.support import BrokenHistory, run_recorder
 
 
 class Recovering(BrokenHistory):
-    """A store that is away for the first writes."""
+    """A store that is away for the first writes, and may be before each further one."""
 
-    def __init__(self, failures: int) -> None:
+    def __init__(self, failures: int, again: int) -> None:
         super().__init__()
         self.failures = failures
+        self.again = again
         self.ids: list[object] = []
 
     async def append(
@@ -35,16 +36,23 @@ class Recovering(BrokenHistory):
             self.failures -= 1
             raise StoreError("away")
         self.ids += [message["id"] for message in messages if message["id"] not in self.ids]
+        self.failures = self.again
         return len(messages)
 
 
-async def test_rows_wait_for_a_store_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A long outage is no attempt and is logged once: no row is dead-lettered or overtaken."""
+@pytest.mark.parametrize(("every", "outages"), [(0, 1), (1, 3)])
+async def test_rows_wait_for_a_store_that_is_away(
+    monkeypatch: pytest.MonkeyPatch, every: int, outages: int
+) -> None:
+    """A long outage is no attempt and is logged once: no row is dead-lettered or overtaken.
+
+    The next outage is logged again.
+    """
     monkeypatch.setattr(recorder, "PAUSE", 0.02)
     hub = MemoryHub()
     lease = 0.1
     settings = Settings(bus=BusSettings(lease_seconds=lease, heartbeat_seconds=0.05))
-    history = Recovering(failures=20)
+    history = Recovering(failures=20, again=every)
     async with open_memory_bus(BusOptions(lease_seconds=lease), hub) as bus:
         for number in range(3):
             row = {"id": f"a{number}", "owner_key": "o", "role": "AI", "content": "hi"}
@@ -58,6 +66,12 @@ async def test_rows_wait_for_a_store_that_is_away(monkeypatch: pytest.MonkeyPatc
             running.cancel()
             await asyncio.wait([running])
 
-    assert [each["event"] for each in logs].count("recorder.interrupted") == 1
+    assert [each["event"] for each in logs].count("recorder.interrupted") == outages
     assert history.ids == ["a0", "a1", "a2"]
     assert Topics.CONTEXT_BUILD_DEAD not in hub.streams
+
+
+@pytest.mark.parametrize(("number", "text"), [(1, "once"), (2, "2 times")])
+def test_one_attempt_is_counted_as_one(number: int, text: str) -> None:
+    """In the reasons of dead letters."""
+    assert recorder.times(number) == text
