@@ -53,7 +53,7 @@ from service.build.plan import Plan, make_plan
 from service.build.tool_search import ToolSearch
 from service.build.tools import Toolset, find_recall_conflict, offer_tools
 from service.config.settings import Settings
-from service.errors import ContextBuilderError, InvalidRequestError
+from service.errors import BudgetExceededError, ContextBuilderError, InvalidRequestError
 from service.observe.metrics import UNMEASURED, Metrics, timed
 from service.observe.tracing import child_span, current_span, own_trace, record_failure
 from service.ports.bus import ReportStore
@@ -229,7 +229,15 @@ class ContextBuilder:
             shown = replace(facts, tools_block=toolset.block(facts))
             blocks = format_blocks(self.blocks, shown)
         with child_span("choose"):
-            return fit_blocks(blocks, budget, count_function(counter))
+            try:
+                return fit_blocks(blocks, budget, count_function(counter))
+            except BudgetExceededError as error:
+                least = plan.window.limit_for(error.needed or 0)
+                detail = (
+                    f"{error.detail}; max_tokens and the model's limit have to be at least {least}"
+                )
+                needed, available = error.needed, error.available
+                raise BudgetExceededError(detail, needed=needed, available=available) from error
 
     async def recall(self, request: RecallRequest) -> RecallResponse:
         """Answer a recall with earlier messages, or with the error that prevented it."""

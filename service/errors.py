@@ -94,7 +94,7 @@ CODES: Final[Mapping[str, ErrorCode]] = {
         title="No response arrived in time; the request may still be built",
         retryable=True,
         on_the_wire=False,
-        when="The client's timeout expired.",
+        when="The client's timeout expired, or over HTTP the bus is unavailable.",
         remedy="Retry with the same `id`, which returns a stored answer. Check that a worker runs.",
     ),
     "no_worker": ErrorCode(

@@ -5,8 +5,12 @@ from typing import Final
 from service.errors import CODES, ErrorCode
 from service.http.error_responses import status_of
 
-#: Codes that only Python's client has.
-_NOT_OVER_HTTP: Final = frozenset({"no_worker"})
+#: Statuses that depend on more than the code; one that HTTP doesn't have is empty.
+_STATUSES: Final = {
+    "internal": "500, 503 if retryable",
+    "no_answer": "504, 503 without the bus",
+    "no_worker": "",
+}
 
 _HEAD: Final = """\
 ## Errors
@@ -48,11 +52,9 @@ def section() -> str:
 
 def _row(code: str, error: ErrorCode) -> str:
     retryable = {True: "yes", False: "no"}[error.retryable]
-    status = f"{status_of(code, retryable=error.retryable)}"
+    status = _STATUSES.get(code, f"{status_of(code, retryable=error.retryable)}")
     if error.varies:
-        retryable, status = "varies", "500, 503 if retryable"
-    elif code in _NOT_OVER_HTTP:
-        status = ""
+        retryable = "varies"
     return f"| [`{code}`](#{code}) | {status} | {retryable} | {error.title} |"
 
 

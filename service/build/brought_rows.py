@@ -122,6 +122,15 @@ def _foreign_shapes(past: Sequence[Row], pointer: str) -> Iterator[WarningRecord
         yield WarningRecord(code="content_skipped", pointer=first, detail=detail)
 
 
+def explain_foreign(row: Row) -> str | None:
+    """Return what is said of a row whose calls or results would be lost; None if it has none."""
+    found = foreign_parts(row)
+    if row.get("tool_calls") or as_mapping(row.get("metadata")).get("tool_calls"):
+        found.discard("blocks of type tool_use")  # as the calls are there as well
+    fix = "write calls as tool_calls, and each result as a message of the role tool"
+    return f"{', '.join(sorted(found))}: not read; {fix}" if found else None
+
+
 def foreign_parts(row: Row) -> set[str]:
     """Return what a row has of a shape that isn't read: Gemini's parts, or types of blocks."""
     content = row.get("content")

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
+from math import ceil
 from typing import Final, Literal
 
 from formatters.guard import Guard, guard_for
@@ -40,12 +41,18 @@ class Window:
 
     limit: int
     available: int
+    #: Whether the reserve is the same for every limit, and not a share of it.
+    fixed_reserve: bool
     warnings: tuple[WarningRecord, ...] = ()
 
     @property
     def reserve(self) -> int:
         """Return the tokens that are kept free."""
         return self.limit - self.available
+
+    def limit_for(self, available: int) -> int:
+        """Return the smallest limit that leaves this many tokens available."""
+        return available + self.reserve if self.fixed_reserve else ceil(available / USABLE_SHARE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,7 +248,12 @@ def compute_window(
         )
         raise InvalidRequestError(detail, [Problem(pointer, detail)] if pointer else ())
     available = int(limit * USABLE_SHARE) if reserve is None else limit - reserve
-    return Window(limit=limit, available=available, warnings=tuple(warnings))
+    return Window(
+        limit=limit,
+        available=available,
+        fixed_reserve=reserve is not None,
+        warnings=tuple(warnings),
+    )
 
 
 def _tools_tokens(request: BuildRequest, settings: Settings, token_window: Window) -> int | None:

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, Validati
 from formatters.model import ChatMessage, Role, Row, ToolCall
 from formatters.native import CHAT_ROLES
 from formatters.rows import read_role, read_rows, truncate
-from service.build.brought_rows import foreign_parts
+from service.build.brought_rows import explain_foreign, foreign_parts
 from service.cli.output import counted, printable
 from service.errors import InvalidRequestError
 from service.wire.history_row import check_time
@@ -225,9 +225,8 @@ def _role(given: Mapping[str, object]) -> Role:
 def _row_of_message(message: Mapping[str, object], role: Role) -> dict[str, object]:
     """Return a message of OpenAI's API as a row."""
     same = ("id", "run_id", "content", "conversation_id", "owner_key")
-    if found := foreign_parts(message):
-        fix = "write calls as tool_calls, and each result as a message of the role tool"
-        raise InvalidRequestError(f"{', '.join(sorted(found))}: not read; {fix}")
+    if detail := explain_foreign(message):
+        raise InvalidRequestError(detail)
     return {
         **{key: message.get(key) for key in same},
         "role": role.name,

@@ -9,6 +9,7 @@ import structlog
 from pydantic import Field
 
 from service.aio import LARGE_TEXT
+from service.build.brought_rows import explain_foreign
 from service.errors import InvalidRequestError, Problem, RowRefusedError
 from service.http.endpoint import Body, EndpointCall, Id, validated
 from service.http.error_responses import HttpError
@@ -81,6 +82,8 @@ def _read_body(payload: bytes, owner_key: str) -> ImportBody:
         except InvalidRequestError as error:
             pointer = f"/rows/{index}"
             problems += (Problem(pointer + each.pointer, each.detail) for each in error.problems)
+        if "content" in row and (detail := explain_foreign(row)):
+            problems.append(Problem(f"/rows/{index}/content", detail))
         if row.get("owner_key") not in (None, owner_key):
             problems.append(Problem(f"/rows/{index}/owner_key", "differs from X-Owner-Key"))
     if problems:

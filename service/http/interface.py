@@ -15,7 +15,13 @@ from starlette.types import ASGIApp
 
 from service.aio import Admission
 from service.builder import ContextBuilder
-from service.errors import BusError, ContextBuilderError, NotFoundError, StoreError
+from service.errors import (
+    BusError,
+    ContextBuilderError,
+    HistoryUnavailableError,
+    NotFoundError,
+    StoreError,
+)
 from service.http.access import checked
 from service.http.endpoint import Services, make_route
 from service.http.error_responses import HttpError, http_error_response
@@ -102,8 +108,11 @@ async def _on_error(request: Request, error: Exception) -> Response:
         # its text may name hosts or statements
         log.warning("http.unavailable", path=request.url.path, error=error.detail)
         public = ContextBuilderError("the bus or the store is unavailable")
-        public.retryable = error.retryable
-        return http_error_response(public)
+        if isinstance(error, StoreError) and error.retryable:
+            public = HistoryUnavailableError("the store is unavailable")
+        elif error.retryable:
+            public = HttpError("no_answer", "the bus is unavailable")
+        return http_error_response(public, status=503 if error.retryable else None)
     known = error if isinstance(error, ContextBuilderError) else ContextBuilderError()
     return http_error_response(known)
 

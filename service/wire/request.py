@@ -41,6 +41,7 @@ from service.wire.payload import (
     clean_json,
     derive_id,
     fingerprint,
+    read_head,
     read_json,
     read_json_fast,
     write_json,
@@ -710,4 +711,5 @@ def decode_as(
         }
         return choose(raw)(raw if plain else clean_json(raw), context=context)
     except ContextBuilderError as error:
-        raise RejectedError(error, read_envelope(raw, payload)) from error
+        head = read_head(payload) if len(payload) > max_bytes else raw
+        raise RejectedError(error, read_envelope(head, payload)) from error

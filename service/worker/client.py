@@ -196,9 +196,8 @@ class ContextClient:
         return {**request, "id": message_id, "metadata": metadata}
 
     async def _put(self, payload: bytes, via: str) -> None:
-        if (
-            self._max_bytes and len(payload) > self._max_bytes
-        ):  # workers could not even read whom to answer
+        # sent, its answer might go elsewhere: workers read only its beginning
+        if self._max_bytes and len(payload) > self._max_bytes:
             raise InvalidRequestError(
                 f"the request has {len(payload)} bytes with its id and reply address,"
                 f" {self._max_bytes} are allowed (bus.max_payload_bytes)"

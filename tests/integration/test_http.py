@@ -320,10 +320,12 @@ async def test_an_outage_is_reported_as_one(scene: Scene, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(scene.bus.reports, "get", away)
     monkeypatch.setattr(scene.builder.history, "stats", BrokenHistory().stats)
-    for path in (f"/v1/builds/bld_{'0' * 32}", "/v1/history"):
+    codes = {f"/v1/builds/bld_{'0' * 32}": "no_answer", "/v1/history": "history_unavailable"}
+    for path, code in codes.items():
         answer = await scene.get(path)
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
-        assert answer.json()["error"]["retryable"] is True
+        error = answer.json()["error"]
+        assert (error["code"], error["retryable"]) == (code, True)
         assert "hidden" not in answer.text
 
 

@@ -14,6 +14,7 @@ from service.adapters.memory.store import MemoryHistory, MemoryProfiles
 from service.adapters.tokens.encodings import load_encoding
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.registry import InMemoryToolRegistry
+from service.build.gather import LOG_SECONDS
 from service.builder import BLOCKS, ContextBuilder
 from service.config.settings import BudgetSettings, GatherSettings, MemorySettings, Settings
 from service.errors import HistoryUnavailableError, InvalidRequestError, StoreError, ToolError
@@ -310,6 +311,28 @@ async def test_history_degrades_only_where_configured(
     assert [warning.code for warning in content.warnings] == ["history_unavailable"]
 
 
+async def test_an_outage_is_logged_once_a_minute_for_each_kind(
+    make_builder: MakeBuilder, make_request: MakeRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not for each request: a busy worker would fill its log."""
+    now = [1_000.0]
+    monkeypatch.setattr("service.build.gather.monotonic", lambda: now[0])
+    settings = Settings(gather=GatherSettings(degrade_history=True))
+    broken = {"history": BrokenHistory(), "profiles": BrokenProfiles()}
+    builder = make_builder(sources=broken, settings=settings)
+
+    async def logged() -> list[str]:
+        with capture_logs() as logs:
+            await builder.build(make_request())
+        return sorted(line["what"] for line in logs if line["event"] == "gather.degraded")
+
+    assert await logged() == ["history", "profile"]
+    now[0] += LOG_SECONDS - 1
+    assert await logged() == []
+    now[0] += 1
+    assert await logged() == ["history", "profile"]
+
+
 async def test_tools_and_profile_degrade_to_their_placeholders(
     make_builder: MakeBuilder, make_request: MakeRequest
 ) -> None:
@@ -577,6 +600,22 @@ async def test_what_cannot_fit_is_refused_with_part_and_size(
     assert error_code(response) == "budget_exceeded"
     assert response.content.status == "error"
     assert "more than the 800 available: CORE_IDENTITY 1" in response.content.error.detail
+
+
+@pytest.mark.parametrize("options", [{}, {"reserve_tokens": 150}])
+async def test_what_cannot_fit_is_refused_with_the_limit_that_it_needs(
+    make_builder: MakeBuilder, make_request: MakeRequest, options: dict[str, Any]
+) -> None:
+    """The smallest one with which the same request is built, the reserve included."""
+    builder = make_builder()
+    response = await builder.build(make_request(max_tokens=1000, **options))
+    assert response.content.status == "error"
+    detail, _, least = response.content.error.detail.rpartition(" at least ")
+
+    assert detail.endswith("; max_tokens and the model's limit have to be")
+    smaller = await builder.build(make_request(max_tokens=int(least) - 1, **options))
+    assert error_code(smaller) == "budget_exceeded"
+    success(await builder.build(make_request(max_tokens=int(least), **options)))
 
 
 async def test_blocks_that_gave_way_are_named(

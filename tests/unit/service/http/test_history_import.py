@@ -122,6 +122,36 @@ async def test_a_row_that_is_none_refuses_all(
     assert list(await problems(make_builder(), body)) == [f"/rows/1/{place}"]
 
 
+USE = {"type": "tool_use", "id": "c1", "name": "find", "input": {}}
+RESULT = {"type": "tool_result", "tool_use_id": "c1", "content": "a pot"}
+
+
+@pytest.mark.parametrize(("role", "part"), [("assistant", USE), ("user", RESULT)])
+async def test_calls_and_results_in_blocks_are_refused(
+    make_builder: MakeBuilder, role: str, part: dict[str, Any]
+) -> None:
+    """Contexts read only the text of such rows; the error says how to write the rest."""
+    content = [{"type": "text", "text": "I look"}, part]
+    found = await problems(make_builder(), {"rows": [{**ROW, "role": role, "content": content}]})
+
+    assert found == {
+        "/rows/0/content": f"blocks of type {part['type']}: not read; write calls as tool_calls,"
+        " and each result as a message of the role tool"
+    }
+
+
+async def test_blocks_whose_calls_are_given_as_well_are_stored(make_builder: MakeBuilder) -> None:
+    """Nothing of them is lost; nor is anything of blocks with texts alone."""
+    call = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": "{}"}}
+    rows = [
+        {**ROW, "content": [{"type": "text", "text": "Where?"}]},
+        {"id": "m2", "role": "assistant", "content": [USE], "metadata": {"tool_calls": [call]}},
+        {"id": "m3", "role": "assistant", "content": [USE], "tool_calls": [call]},
+    ]
+
+    assert (await imported(make_builder(), {"rows": rows})).stored == 3
+
+
 @pytest.mark.parametrize(
     ("body", "place"),
     [

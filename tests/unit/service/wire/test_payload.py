@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 from formatters.rows import MAX_DEPTH
 from service.errors import InvalidRequestError
 from service.wire.payload import (
+    HEAD_BYTES,
     canonical_json,
     canonical_json_fast,
     clean_json,
     digest,
     fingerprint,
+    read_head,
     read_json,
     read_json_fast,
 )
@@ -211,3 +213,27 @@ def test_a_digest_keeps_its_parts_apart() -> None:
 def test_canonical_json_does_not_depend_on_the_order_of_keys() -> None:
     """Two mappings that say the same are one text."""
     assert canonical_json({"a": 1, "b": 2}) == canonical_json({"b": 2, "a": 1})
+
+
+FILLING = {"content": {"current_input": "\u00e9" * HEAD_BYTES}}
+KNOWN = {"id": "m", "owner_key": "o", "metadata": {"reply_to": "r", "reply_kind": "list"}}
+
+
+def head(value: object) -> object:
+    """Return what is read of the head of a value's JSON."""
+    return read_head(json.dumps(value, ensure_ascii=False).encode())
+
+
+def test_the_head_of_a_large_message_has_the_keys_before_its_content() -> None:
+    """But for the last one that is read, whose value may be cut: so may a reply address be."""
+    assert head({**KNOWN, **FILLING}) == KNOWN
+    assert head({**FILLING, **KNOWN}) == {"metadata": "not read"}
+    cut = {"id": "m", "owner_key": "o", "metadata": {"reply_to": "r", "more": "x" * HEAD_BYTES}}
+    assert head(cut) == {"id": "m", "owner_key": "o", "metadata": "not read"}
+    assert head({**KNOWN, "content": {}}) == KNOWN
+
+
+@pytest.mark.parametrize("payload", [b"", b"\xff{", b"[1]", b"7", b'{"a":' * HEAD_BYTES])
+def test_other_heads_have_no_keys(payload: bytes) -> None:
+    """Nothing is raised."""
+    assert read_head(payload) == {}
