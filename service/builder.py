@@ -60,15 +60,9 @@ from service.ports.bus import ReportStore
 from service.ports.services import TokenCounter, Tokenizers
 from service.ports.stores import HistoryStore
 from service.recall.ranking import RANKING_STRATEGIES
-from service.wire.recall import (
-    RecallRequest,
-    RecallResponse,
-    RecallSuccess,
-    recall_error,
-    recall_response,
-)
+from service.wire.recall import RecallRequest, RecallResponse, RecallSuccess
 from service.wire.request import BuildRequest, RejectedError, decode
-from service.wire.response import BuildResponse, WarningRecord, error_response, make_response
+from service.wire.response import BuildResponse, WarningRecord
 
 
 def history(facts: Facts) -> Block:
@@ -167,11 +161,12 @@ class ContextBuilder:
                 built = await self.build_or_raise(request)
             except ContextBuilderError as error:
                 record_failure(current_span(), error)
-                response = error_response(request.envelope, error, self.clock(), own_trace())
+                at = self.clock()
+                response = BuildResponse.error_to(request.envelope, error, at, own_trace())
                 return Answered(response, error=error)
             describe_build(built)
             self.shown[request.owner_key, built.content.build_id] = find_shown(built)
-            response = make_response(request.envelope, built.content, self.clock(), own_trace())
+            response = BuildResponse.to(request.envelope, built.content, self.clock(), own_trace())
             return Answered(response, built)
 
     async def build_or_raise(self, request: BuildRequest) -> Built:
@@ -253,11 +248,11 @@ class ContextBuilder:
                 content = await self._recall(request)
             except ContextBuilderError as error:
                 record_failure(current_span(), error)
-                return Answered(
-                    recall_error(request.envelope, error, self.clock(), own_trace()), error=error
-                )
+                at = self.clock()
+                response = RecallResponse.error_to(request.envelope, error, at, own_trace())
+                return Answered(response, error=error)
             at = self.clock()
-            return Answered(recall_response(request.envelope, content, at, own_trace()))
+            return Answered(RecallResponse.to(request.envelope, content, at, own_trace()))
 
     async def _recall(self, request: RecallRequest) -> RecallSuccess:
         settings, build_id = self.settings, request.content.exclude_build
@@ -311,7 +306,7 @@ class ContextBuilder:
         except RejectedError as rejected:
             if rejected.envelope is None:
                 raise
-            return error_response(rejected.envelope, rejected.error, self.clock())
+            return BuildResponse.error_to(rejected.envelope, rejected.error, self.clock())
         return await self.build(request)
 
     async def build_context(

@@ -7,7 +7,7 @@ import atheris
 
 with atheris.instrument_imports(include=["service", "formatters", "json"]):
     from service.wire.request import RejectedError, decode
-    from service.wire.response import error_response
+    from service.wire.response import BuildResponse
 
 #: When all refusals are dated.
 NOW = datetime(2025, 12, 10, tzinfo=UTC)
@@ -23,7 +23,9 @@ def check(payload: bytes) -> None:
         request = decode(payload)
     except RejectedError as rejected:
         if rejected.envelope is not None:
-            error_response(rejected.envelope, rejected.error, NOW).model_dump_json().encode()
+            BuildResponse.error_to(
+                rejected.envelope, rejected.error, NOW
+            ).model_dump_json().encode()
         return
     if not request.current_input.strip() or request.envelope.id != request.id:
         raise AssertionError("a request without an input, or with two ids")

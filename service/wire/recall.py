@@ -12,44 +12,38 @@ from pydantic import (
     BaseModel,
     Field,
     SerializeAsAny,
-    TypeAdapter,
     ValidationInfo,
     field_validator,
     model_validator,
 )
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
-from service.errors import (
-    ContextBuilderError,
-    InvalidRequestError,
-    Problem,
-    did_you_mean,
-    escape_key,
+from service.errors import InvalidRequestError, Problem, did_you_mean, escape_key
+from service.wire.payload import (
+    MAX_BYTES,
+    MAX_ID,
+    JsonObject,
+    canonical_json,
+    derive_id,
+    fingerprint,
 )
-from service.wire.payload import MAX_BYTES, MAX_ID, canonical_json, derive_id, fingerprint
-from service.wire.protocol import SCHEMA_VERSION, Topics
+from service.wire.protocol import Topics
 from service.wire.request import (
-    Envelope,
+    BuildRequest,
     RejectedError,
     RequestFields,
     Tolerant,
-    Trace,
     decode_as,
     misplaced_keys,
 )
-from service.wire.response import (
-    BuildFailure,
-    ResponseMetadata,
-    WarningRecord,
-    error_response,
-    response_head,
-)
+from service.wire.response import BuildFailure, ResponseFields, WarningRecord
 from service.wire.validation import (
     MAX_COMPARED,
     RECALL_MODES,
     check_version,
     invalid_errors,
     is_build,
+    is_recall,
 )
 
 #: Limits of a recall's content: characters of a query and of a text, ids, messages on either
@@ -191,13 +185,25 @@ class RecallRequest(RequestFields):
         return warnings
 
 
+def decode_request(
+    payload: bytes, *, received_at: datetime | None = None, max_bytes: int = MAX_BYTES
+) -> BuildRequest | RecallRequest:
+    """Read a request of either kind as `decode` does; raises `RejectedError`."""
+
+    def choose(raw: JsonObject) -> type[BuildRequest | RecallRequest]:
+        return RecallRequest if is_recall(raw.get("content")) else BuildRequest
+
+    return decode_as(choose, payload, received_at=received_at, max_bytes=max_bytes)
+
+
 def decode_recall(
     payload: bytes, *, received_at: datetime | None = None, max_bytes: int = MAX_BYTES
 ) -> RecallRequest:
-    """Read a recall from untrusted bytes as `decode` reads a request; raises `RejectedError`."""
-    validate = RecallRequest.model_validate
+    """Read a recall as `decode` reads a request; raises `RejectedError`."""
     try:
-        return decode_as(lambda _: validate, payload, received_at=received_at, max_bytes=max_bytes)
+        return decode_as(
+            lambda _: RecallRequest, payload, received_at=received_at, max_bytes=max_bytes
+        )
     except RejectedError as rejected:
         envelope = rejected.envelope and replace(rejected.envelope, kind="recall")
         raise RejectedError(rejected.error, envelope) from rejected.error
@@ -247,32 +253,7 @@ class RecallSuccess(BaseModel, frozen=True):
     warnings: list[WarningRecord] = []
 
 
-class RecallResponse(BaseModel, frozen=True):
+class RecallResponse(ResponseFields, frozen=True):
     """The answer to a recall, on its `reply_to` or `context.recall.response`."""
 
-    schema_version: str = SCHEMA_VERSION
-    id: str
-    run_id: str | None
-    owner_key: str
-    role: str = "SYSTEM"
-    timestamp: datetime
     content: SerializeAsAny[Annotated[RecallSuccess | BuildFailure, Field(discriminator="status")]]
-    metadata: ResponseMetadata
-
-
-#: Serialize a response to bytes.
-serialize_recall: Final = TypeAdapter(RecallResponse).dump_json
-
-
-def recall_response(
-    envelope: Envelope, content: RecallSuccess, at: datetime, trace: Trace | None
-) -> RecallResponse:
-    """Return the response that carries messages; ``trace`` replaces the sender's."""
-    return RecallResponse(**response_head(envelope, at, trace), content=content)
-
-
-def recall_error(
-    envelope: Envelope, error: ContextBuilderError, at: datetime, trace: Trace | None = None
-) -> RecallResponse:
-    """Return the response that carries an error, as `error_response` does for a build."""
-    return RecallResponse(**dict(error_response(envelope, error, at, trace)))

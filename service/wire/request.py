@@ -65,7 +65,7 @@ from service.wire.validation import (
 
 log = structlog.get_logger(__name__)
 
-T = TypeVar("T")
+AnyRequest = TypeVar("AnyRequest", bound=BaseModel)
 
 #: Limits of the characters of W3C's trace headers; its lists may be longer, but rarely are.
 MAX_TRACEPARENT: Final = 256
@@ -678,8 +678,7 @@ def decode(
     Raises:
         RejectedError: It can't be built; has the error, and the envelope to answer if readable.
     """
-    validate = BuildRequest.model_validate
-    return decode_as(lambda _: validate, payload, received_at=received_at, max_bytes=max_bytes)
+    return decode_as(lambda _: BuildRequest, payload, received_at=received_at, max_bytes=max_bytes)
 
 
 def decode_again(request: Mapping[str, object], *, received_at: datetime) -> BuildRequest:
@@ -689,13 +688,13 @@ def decode_again(request: Mapping[str, object], *, received_at: datetime) -> Bui
 
 
 def decode_as(
-    choose: Callable[[JsonObject], Callable[..., T]],
+    choose: Callable[[JsonObject], type[AnyRequest]],
     payload: bytes,
     *,
     received_at: datetime | None,
     max_bytes: int,
-) -> T:
-    """Read a request as `decode` does; ``choose`` returns what validates the JSON object."""
+) -> AnyRequest:
+    """Read a request as `decode` does; ``choose`` returns the model of the JSON object."""
     raw: JsonObject = {}
     try:
         plain = read_json_fast(payload, max_bytes=max_bytes)
@@ -709,7 +708,7 @@ def decode_as(
             "received_at": received_at,
             "nameless": nameless,
         }
-        return choose(raw)(raw if plain else clean_json(raw), context=context)
+        return choose(raw).model_validate(raw if plain else clean_json(raw), context=context)
     except ContextBuilderError as error:
         head = read_head(payload) if len(payload) > max_bytes else raw
         raise RejectedError(error, read_envelope(head, payload)) from error

@@ -1,7 +1,6 @@
 """Handle deliveries: answer with a context, a stored answer or an error, or dead-letter them."""
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -38,25 +37,16 @@ from service.ports.bus import (
     ReplyKind,
     lane_of,
 )
-from service.wire.payload import MAX_BYTES, JsonObject
 from service.wire.protocol import Topics
 from service.wire.recall import (
     RecallRequest,
     RecallResponse,
     RecallSuccess,
     decode_recall,
-    serialize_recall,
+    decode_request,
 )
-from service.wire.request import BuildRequest, Envelope, RejectedError, RequestKind, decode_as
-from service.wire.response import (
-    BuildResponse,
-    ErrorBody,
-    StoredResult,
-    error_response,
-    response_metadata,
-    serialize_response,
-)
-from service.wire.validation import is_recall
+from service.wire.request import BuildRequest, Envelope, RejectedError, RequestKind
+from service.wire.response import BuildResponse, ErrorBody, StoredResult, response_metadata
 from service.worker.pace import Paces
 from service.worker.recorder import Recorder, times
 from service.worker.sender import Sender
@@ -197,7 +187,7 @@ class Handler:
             return await self._send(incoming, await self._build(incoming), "again")
         self._metrics.count_duplicate("stored")
         model = RecallResponse if incoming.envelope.kind == "recall" else BuildResponse
-        first: BuildResponse | RecallResponse = model.model_validate_json(stored.response)
+        first: BuildResponse | RecallResponse = model.model_validate(stored.response)
         metadata = response_metadata(incoming.envelope, own_trace())
         repeated = Answered(first.model_copy(update={"metadata": metadata}))
         return await self._send(incoming, repeated, "again", counted=False)
@@ -211,7 +201,7 @@ class Handler:
             if rejected.envelope is None or not rejected.envelope.identified:
                 return
             envelope = rejected.envelope
-        response = _serialize(error_response(envelope, error, self.bus.now(), own_trace()))
+        response = BuildResponse.error_to(envelope, error, self.bus.now(), own_trace()).to_json()
         self._metrics.count_answer(error.code)
         self.on_refusal(envelope, error)
         # lists and streams are for answers; their readers find this on the common channel
@@ -239,7 +229,7 @@ class Handler:
             delivery=incoming.delivery,
             identity=incoming.identity,
             fingerprint=incoming.envelope.fingerprint,
-            response=_serialize(answered.response),
+            response=answered.response.to_json(),
             reply_to=reply_to,
             reply_kind=reply_kind,
             mode=mode,
@@ -253,7 +243,7 @@ class Handler:
             # an error on the common channel replaces what the server refuses to deliver
             error = _bad_reply("the service has no permission to write there")
             answered, counted = self._fail(incoming, error), True
-            answer = replace(answer, response=_serialize(answered.response), mode="again")
+            answer = replace(answer, response=answered.response.to_json(), mode="again")
             topic = self._response_topic(incoming.envelope)
             receipt = await self.sender.send(replace(answer, reply_to=topic, reply_kind="channel"))
         if receipt.outcome is AnswerOutcome.NOT_MINE:
@@ -324,7 +314,8 @@ class Handler:
         return answered
 
     def _fail(self, incoming: Incoming, error: ContextBuilderError) -> Answered[BuildResponse]:
-        response = error_response(incoming.envelope, error, self.bus.now(), own_trace())
+        at = self.bus.now()
+        response = BuildResponse.error_to(incoming.envelope, error, at, own_trace())
         return Answered(response, error=error)
 
     def _reply_problem(self, envelope: Envelope) -> str | None:
@@ -356,25 +347,6 @@ class Handler:
 
     def _response_topic(self, envelope: Envelope) -> str:
         return f"{self._settings.prefix}{_RESPONSES[envelope.kind]}"
-
-
-def decode_request(
-    payload: bytes, *, received_at: datetime | None = None, max_bytes: int = MAX_BYTES
-) -> BuildRequest | RecallRequest:
-    """Read a request of either kind; raises `RejectedError` as `service.wire.request.decode`."""
-
-    def choose(raw: JsonObject) -> Callable[..., BuildRequest | RecallRequest]:
-        model = RecallRequest if is_recall(raw.get("content")) else BuildRequest
-        return model.model_validate
-
-    return decode_as(choose, payload, received_at=received_at, max_bytes=max_bytes)
-
-
-def _serialize(response: BuildResponse | RecallResponse) -> bytes:
-    """Serialize a response of either kind to bytes."""
-    if isinstance(response, RecallResponse):
-        return serialize_recall(response)
-    return serialize_response(response)
 
 
 #: By kind of request, the channel of its response unless it names another.
@@ -440,9 +412,7 @@ def _reason(incoming: Incoming) -> str:
 
 
 def _is_internal(stored: StoredResult) -> bool:
-    if stored.response is None:
-        return False
-    error = json.loads(stored.response)["content"].get("error") or {}
+    error = (stored.response or {}).get("content", {}).get("error", {})
     return bool(error.get("code") == ContextBuilderError.code)
 
 

@@ -99,4 +99,4 @@ async def test_retry_reaches_a_worker_that_was_started_again(place: Place) -> No
 
     await until(enqueued)
     assert payloads(await received(one)) == [b"1"]
-    assert await one.find_results([ASKED]) == [StoredResult(fingerprint="f1", response=b'{"n":1}')]
+    assert await one.find_results([ASKED]) == [StoredResult(fingerprint="f1", response={"n": 1})]

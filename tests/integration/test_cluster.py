@@ -389,7 +389,7 @@ async def test_worker_that_dies_before_the_ack_doubles_the_reply(
     (receipt,) = await dying.finish([answer(delivery, reply_to=replies, reply_kind=kind)])
 
     assert receipt.outcome == AnswerOutcome.NOT_MINE
-    stored = StoredResult(fingerprint="f1", response=b'{"n":1}')
+    stored = StoredResult(fingerprint="f1", response={"n": 1})
     assert await other.find_results([ASKED]) == [stored]
     (again,) = await taken_over(other)
     late = answer(again, reply_to=replies, reply_kind=kind, response=b'{"n":2}')

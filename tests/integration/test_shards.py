@@ -215,7 +215,7 @@ async def test_retry_after_a_change_gets_the_stored_answer(place: RedisPlace, al
     ]
 
     assert outcomes == [AnswerOutcome.SENT, AnswerOutcome.ANSWERED]
-    stored = StoredResult(fingerprint="f", response=b'{"n":1}')
+    stored = StoredResult(fingerprint="f", response={"n": 1})
     assert await bus.find_results([identity]) == [stored]
     new = await place.open("new")
     await new.requests.claim(1)

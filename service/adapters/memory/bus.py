@@ -24,7 +24,7 @@ from service.ports.bus import (
     RequestStream,
 )
 from service.wire.protocol import ROW_TOPICS, SIDE_TOPICS, Topics
-from service.wire.response import StoredResult, is_placeholder, pack_result, unpack_result
+from service.wire.response import StoredResult, pack_result, unpack_result
 
 log = structlog.get_logger(__name__)
 
@@ -183,7 +183,8 @@ class MemoryBus:
         stored = results.get(key)
         if holder != options.consumer:
             # it was sent before, if it is the one that is stored
-            sent = first and holder is None and stored == packed and not is_placeholder(packed)
+            kept = unpack_result(packed) if stored == packed else None
+            sent = first and holder is None and kept is not None and kept.response is not None
             return Receipt(outcome=AnswerOutcome.SENT if sent else AnswerOutcome.NOT_MINE)
         if stored is not None and answer.mode != "again":
             return Receipt(outcome=AnswerOutcome.ANSWERED)

@@ -13,7 +13,7 @@ from service.adapters.memory.hub import MemoryHub
 from service.errors import BudgetExceededError, BusError, ContextBuilderError, InvalidRequestError
 from service.wire.protocol import Topics
 from service.wire.request import decode
-from service.wire.response import error_response
+from service.wire.response import BuildResponse
 from service.worker.client import ContextClient, NoAnswerError, open_client
 from tests.support import NOW
 
@@ -51,7 +51,7 @@ async def heard(bus: MemoryBus) -> dict[str, Any]:
 def refusal(request: dict[str, Any], error: ContextBuilderError) -> bytes:
     """Return the error response to a request."""
     envelope = decode(json.dumps(request).encode()).envelope
-    return error_response(envelope, error, NOW).model_dump_json().encode()
+    return BuildResponse.error_to(envelope, error, NOW).model_dump_json().encode()
 
 
 async def test_what_is_no_response_is_passed_over(
