@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import promql_parser
 from prometheus_client import CollectorRegistry
@@ -23,15 +23,7 @@ from service.adapters.bus_options import BusOptions
 from service.adapters.memory.bus import MemoryBus
 from service.adapters.memory.hub import MemoryHub
 from service.errors import CODES
-from service.http.prometheus import PrometheusMetrics, WorkerGauges
-from service.observe.metrics import (
-    DeadLetterReason,
-    Duplicate,
-    Part,
-    Refresh,
-    Reload,
-    SummaryOutcome,
-)
+from service.http.prometheus import METRICS, PrometheusMetrics, WorkerGauges
 
 #: The labels that Prometheus adds to everything that it collects.
 TARGET: Final = frozenset({"job", "instance"})
@@ -45,14 +37,9 @@ VARIABLES: Final = {"$__rate_interval": "5m", "$__range": "1h", "$job": ".+"}
 STREAMS: Final = frozenset({"requests", "recalls", "results"})
 #: The values of labels, where the code or the configuration names all of them.
 VALUES: Final[Mapping[tuple[str, str], frozenset[str]]] = {
+    **{(each.name, each.labels[0]): frozenset(each.values) for each in METRICS if each.values},
     ("build_requests", "outcome"): frozenset({"success", *CODES}),
-    ("build_duration_seconds", "stage"): frozenset(get_args(Part)),
-    ("duplicates_suppressed", "reason"): frozenset(get_args(Duplicate)),
-    ("dead_letters", "reason"): frozenset(get_args(DeadLetterReason)),
-    ("summary_requests", "outcome"): frozenset(get_args(SummaryOutcome)),
-    ("config_reloads", "result"): frozenset(get_args(Reload)),
-    ("tool_refresh", "outcome"): frozenset(get_args(Refresh)),
-    ("reply_dropped", "reason"): frozenset({"no_subscriber"}),
+    ("tool_refresh", "outcome"): frozenset({"changed", "unchanged", "failed"}),
     ("check_ok", "check"): frozenset({"worker", "bus", "store"}),
     ("stream_lag_messages", "stream"): STREAMS,
     ("stream_pending_messages", "stream"): STREAMS,

@@ -17,17 +17,8 @@ from service.builder import ContextBuilder
 from service.compaction.compactor import Compactor, find_compactor
 from service.config.settings import BusSettings
 from service.errors import StoreError
-from service.observe.metrics import (
-    DeadLetterReason,
-    Duplicate,
-    Metrics,
-    Refresh,
-    Reload,
-    Sizes,
-    Stage,
-    SummaryOutcome,
-    UnstoredRow,
-)
+from service.http.prometheus import METRICS
+from service.observe.metrics import Event, Metrics, Sizes, Stage
 from service.ports.stores import ArchivedRow, Archiving, HistoryPage, HistoryStats, SearchRequest
 from service.wire.request import BuildRequest
 from service.worker.recorder import Recorder
@@ -207,45 +198,16 @@ class Noted(Metrics):
         """Note a time."""
         self.took_seconds.append((stage, seconds))
 
-    def count_answer(self, outcome: str) -> None:
-        """Note an outcome."""
-        self.counted.append(f"answered {outcome}")
+    def count(self, event: Event, *labels: str) -> None:
+        """Note an event, which has to be known with these labels."""
+        (metric,) = (each for each in METRICS if each.name == event)
+        assert len(labels) == len(metric.labels), event
+        assert not metric.values or labels[0] in metric.values, labels
+        self.counted.append(" ".join((event, *labels)))
 
     def record_context(self, sizes: Sizes) -> None:
         """Note what a context came to."""
         self.sizes.append(sizes)
-
-    def count_duplicate(self, kind: Duplicate) -> None:
-        """Note a duplicate."""
-        self.counted.append(f"duplicate {kind}")
-
-    def count_unheard_reply(self) -> None:
-        """Note a reply that nobody heard."""
-        self.counted.append("unheard")
-
-    def count_dead_letter(self, reason: DeadLetterReason) -> None:
-        """Note a dead letter."""
-        self.counted.append(f"dead-lettered {reason}")
-
-    def count_unstored_row(self, kind: UnstoredRow) -> None:
-        """Note a row that wasn't stored."""
-        self.counted.append(f"unstored {kind}")
-
-    def count_lost_event(self) -> None:
-        """Note an event that was lost."""
-        self.counted.append("event lost")
-
-    def count_summary(self, outcome: SummaryOutcome) -> None:
-        """Note what came of a summary."""
-        self.counted.append(f"summarized {outcome}")
-
-    def count_reload(self, result: Reload) -> None:
-        """Note that texts were read again."""
-        self.counted.append(result)
-
-    def count_refresh(self, source: str, outcome: Refresh) -> None:
-        """Note that a server was asked."""
-        self.counted.append(f"{source} {outcome}")
 
     def record_http_request(self, route: str, method: str, status: str, seconds: float) -> None:
         """Note a request over HTTP."""

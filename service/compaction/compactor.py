@@ -64,7 +64,7 @@ class Compactor:
             return
         if not self._backlog.put(job):  # the next build of this history requests it again
             log.warning("summary.postponed", owner_key=job.scope.owner_key)
-            self._metrics.count_summary("postponed")
+            self._metrics.count("summary_requests", "postponed")
             return
         self._pending.add(job.scope)
 
@@ -121,10 +121,11 @@ class Compactor:
             self._unneeded[job.key] = job.rows
         if isinstance(made, NewSummary) or made is SkipReason.NOT_NEEDED:
             self._failed_scopes.pop(job.scope, None)
-        self._metrics.count_summary("made" if isinstance(made, NewSummary) else made.value)
+        outcome = "made" if isinstance(made, NewSummary) else made.value
+        self._metrics.count("summary_requests", outcome)
 
     def _note_failure(self, scope: Scope) -> None:
-        self._metrics.count_summary("failed")
+        self._metrics.count("summary_requests", "failed")
         add_failure(self._failed_scopes, scope)
 
     async def _publish(self, made: NewSummary | SkipReason, job: Job) -> None:

@@ -119,14 +119,14 @@ METRICS: Final = (
         "Deliveries that got no new answer. Either the stored answer was sent again (`stored`), or "
         "nothing was sent since another worker had claimed the delivery (`lease_lost`).",
         labels=("reason",),
-        values=get_args(metrics.Duplicate),
+        values=("stored", "lease_lost"),
     ),
     Metric(
         "dead_letters",
         "Entries sent to the dead-letter stream. `reason` is `unreadable` (the sender is unknown), "
         "`deliveries` (delivered too often), or `result` (not a row that the store accepts).",
         labels=("reason",),
-        values=get_args(metrics.DeadLetterReason),
+        values=("unreadable", "deliveries", "result"),
     ),
     Metric(
         "reply_dropped",
@@ -140,7 +140,7 @@ METRICS: Final = (
         "(`result`). Either another row has the same id, or the store was unavailable and "
         "`gather.degrade_history` is on.",
         labels=("kind",),
-        values=get_args(metrics.UnstoredRow),
+        values=("input", "result"),
     ),
     Metric("events_lost", "Events that could not be published."),
     Metric(
@@ -149,14 +149,14 @@ METRICS: Final = (
         "were waiting), `not_needed` (nothing to summarise), `busy` (another worker is making "
         "the summary) or `overtaken` (the history changed, or another worker was faster).",
         labels=("outcome",),
-        values=get_args(metrics.SummaryOutcome),
+        values=("made", "not_needed", "busy", "overtaken", "postponed", "failed"),
     ),
     Metric(
         "config_reloads",
         "Reloads of changed prompt files: `reloaded` or `failed`. A file that can't be used counts "
         "as `failed` at each check.",
         labels=("result",),
-        values=get_args(metrics.Reload),
+        values=("reloaded", "failed"),
     ),
     Metric(
         "tool_refresh",
@@ -179,15 +179,6 @@ METRICS: Final = (
 )
 
 
-def _counting(name: str, *fixed: str) -> Callable[..., None]:
-    """Return a method that counts an event of a metric; its arguments are the other labels."""
-
-    def count(self: "PrometheusMetrics", *labels: str) -> None:
-        self._count(name, *fixed, *labels)
-
-    return count
-
-
 class PrometheusMetrics(metrics.Metrics):
     """The `Metrics` of one worker, in a registry of its own.
 
@@ -205,15 +196,9 @@ class PrometheusMetrics(metrics.Metrics):
         self._series["history_fetch_duration_seconds"](store)
         self._models: set[str] = set()
 
-    count_answer = _counting("build_requests")
-    count_duplicate = _counting("duplicates_suppressed")
-    count_unheard_reply = _counting("reply_dropped", "no_subscriber")
-    count_dead_letter = _counting("dead_letters")
-    count_unstored_row = _counting("rows_not_stored")
-    count_lost_event = _counting("events_lost")
-    count_summary = _counting("summary_requests")
-    count_reload = _counting("config_reloads")
-    count_refresh = _counting("tool_refresh")
+    def count(self, event: str, *labels: str, by: float = 1) -> None:
+        """Count an event, or several."""
+        self._series[event](*labels).inc(by)
 
     def record_duration(self, stage: metrics.Stage, seconds: float) -> None:
         """Note how long a part of a request took."""
@@ -228,15 +213,15 @@ class PrometheusMetrics(metrics.Metrics):
         for block, tokens in sizes.blocks:
             self._observe("context_tokens", tokens, block)
         for block, reason in sizes.yielded:
-            self._count("blocks_dropped", block, reason)
+            self.count("blocks_dropped", block, reason)
         for decision, rows in sizes.decisions:
-            self._count("candidates", decision, by=rows)
-        self._count("tokens_saved", sizes.strategy, by=sizes.saved)
-        self._count("rows_without_vector", by=sizes.without_vector)
+            self.count("candidates", decision, by=rows)
+        self.count("tokens_saved", sizes.strategy, by=sizes.saved)
+        self.count("rows_without_vector", by=sizes.without_vector)
 
     def record_http_request(self, route: str, method: str, status: str, seconds: float) -> None:
         """Count a request over HTTP, and note how long its answer took to begin."""
-        self._count("http_requests", route, method, status)
+        self.count("http_requests", route, method, status)
         self._observe("http_request_duration_seconds", seconds, route)
 
     def text(self) -> bytes:
@@ -257,9 +242,6 @@ class PrometheusMetrics(metrics.Metrics):
         for value in metric.values:
             series(value)
         return series
-
-    def _count(self, name: str, *labels: str, by: float = 1) -> None:
-        self._series[name](*labels).inc(by)
 
     def _observe(self, name: str, value: float, *labels: str) -> None:
         self._series[name](*labels).observe(value)

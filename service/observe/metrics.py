@@ -18,28 +18,22 @@ History = Literal["history"]
 
 Stage = Part | History
 
-#: ``stored``: the stored answer was sent; ``lease_lost``: another worker has the delivery.
-Duplicate = Literal["stored", "lease_lost"]
-
-#: ``unreadable``: it can't be answered; ``deliveries``: delivered too often; ``result``: not a row.
-DeadLetterReason = Literal["unreadable", "deliveries", "result"]
-
-#: The input of a request, or a row that another service published.
-UnstoredRow = Literal["input", "result"]
-
-#: ``made``: it was stored; ``postponed``: the queue is full; ``failed``: a failure.
-#: The others say why no summary was made.
-SummaryOutcome = Literal["made", "not_needed", "busy", "overtaken", "postponed", "failed"]
-
-#: ``reloaded``: the new texts are in effect; ``failed``: the changed files can't be used.
-Reload = Literal["reloaded", "failed"]
+#: What is counted; `METRICS` of `service.http.prometheus` describes each, with its labels.
+Event = Literal[
+    "build_requests",
+    "duplicates_suppressed",
+    "reply_dropped",
+    "dead_letters",
+    "rows_not_stored",
+    "events_lost",
+    "summary_requests",
+    "config_reloads",
+    "tool_refresh",
+]
 
 #: Labels of a model in no table, and of none.
 OTHER_MODEL: Final = "other"
 NO_MODEL: Final = "none"
-
-#: The outcome of listing a server's tools; after ``failed`` the last listing stays in effect.
-Refresh = Literal["changed", "unchanged", "failed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,38 +63,14 @@ class Metrics:
     No method waits or raises, and each may be called from any thread.
     """
 
+    def count(self, event: Event, *labels: str) -> None:
+        """Count an event, with the values of its labels in their order."""
+
     def record_duration(self, stage: Stage, seconds: float) -> None:
         """Record the duration of a stage."""
 
-    def count_answer(self, outcome: str) -> None:
-        """Count an answered request: ``success``, or the code of the error."""
-
     def record_context(self, sizes: Sizes) -> None:
         """Record the sizes of a context."""
-
-    def count_duplicate(self, kind: Duplicate) -> None:
-        """Count a delivery that got no second answer."""
-
-    def count_unheard_reply(self) -> None:
-        """Count a reply on a channel without subscribers."""
-
-    def count_dead_letter(self, reason: DeadLetterReason) -> None:
-        """Count an entry that went to the dead-letter stream."""
-
-    def count_unstored_row(self, kind: UnstoredRow) -> None:
-        """Count a row that isn't in the history, though its request or its entry is settled."""
-
-    def count_lost_event(self) -> None:
-        """Count an event that could not be published."""
-
-    def count_summary(self, outcome: SummaryOutcome) -> None:
-        """Count the outcome of a summary that a build requested."""
-
-    def count_reload(self, result: Reload) -> None:
-        """Count an attempt to reload changed prompts."""
-
-    def count_refresh(self, source: str, outcome: Refresh) -> None:
-        """Count a listing of the tools of a server; ``source`` is its configured name."""
 
     def record_http_request(self, route: str, method: str, status: str, seconds: float) -> None:
         """Count an HTTP request, and record the time until its response began.

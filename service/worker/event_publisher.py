@@ -41,5 +41,5 @@ class EventPublisher:
         try:
             await self._bus.publish(topic, event.model_dump_json().encode())
         except (BusError, ValueError) as error:  # ValueError: the content isn't JSON
-            self._metrics.count_lost_event()
+            self._metrics.count("events_lost")
             log.warning("event.lost", topic=topic, error=str(error))

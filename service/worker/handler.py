@@ -111,7 +111,7 @@ class Handler:
             except RejectedError as rejected:
                 if await self.bus.requests.dead_letter(delivery, rejected.detail):
                     log.warning("request.unreadable", entry=delivery.token, reason=rejected.detail)
-                    self._metrics.count_dead_letter("unreadable")
+                    self._metrics.count("dead_letters", "unreadable")
         return incoming
 
     def _decode(self, delivery: Delivery) -> Incoming:
@@ -166,7 +166,7 @@ class Handler:
             # a stored error that isn't final would hide the later answer
             mode: AnswerMode = "unstored" if error and not error.final else "first"
             return await self._send(incoming, answered, mode)
-        self._metrics.count_dead_letter("deliveries")
+        self._metrics.count("dead_letters", "deliveries")
         reason = _reason(incoming)
         failed = self._fail(incoming, ContextBuilderError(f"the request was {reason}"))
         return await self._send(incoming, failed, "first", dead_letter=reason)
@@ -185,7 +185,7 @@ class Handler:
             return await self._send(incoming, failed, "again")
         if stored is None or stored.response is None:  # it just expired, or is too large to store
             return await self._send(incoming, await self._build(incoming), "again")
-        self._metrics.count_duplicate("stored")
+        self._metrics.count("duplicates_suppressed", "stored")
         model = RecallResponse if incoming.envelope.kind == "recall" else BuildResponse
         first: BuildResponse | RecallResponse = model.model_validate(stored.response)
         metadata = response_metadata(incoming.envelope, own_trace())
@@ -202,7 +202,7 @@ class Handler:
                 return
             envelope = rejected.envelope
         response = BuildResponse.error_to(envelope, error, self.bus.now(), own_trace()).to_json()
-        self._metrics.count_answer(error.code)
+        self._metrics.count("build_requests", error.code)
         self.on_refusal(envelope, error)
         # lists and streams are for answers; their readers find this on the common channel
         may_reply = self._reply_problem(envelope) is None
@@ -247,7 +247,7 @@ class Handler:
             topic = self._response_topic(incoming.envelope)
             receipt = await self.sender.send(replace(answer, reply_to=topic, reply_kind="channel"))
         if receipt.outcome is AnswerOutcome.NOT_MINE:
-            self._metrics.count_duplicate("lease_lost")
+            self._metrics.count("duplicates_suppressed", "lease_lost")
         if receipt.outcome is AnswerOutcome.SENT:
             if counted:
                 self._count(incoming, answered)
@@ -258,7 +258,7 @@ class Handler:
 
     def _count(self, incoming: Incoming, answered: AnyAnswered) -> None:
         failure = _find_error(answered.response)
-        self._metrics.count_answer(failure.code if failure else "success")
+        self._metrics.count("build_requests", failure.code if failure else "success")
         if answered.error:
             self.on_refusal(incoming.envelope, answered.error)
 

@@ -110,7 +110,7 @@ class Recorder:
         return bool(stored) and _is_input(stored[0], row)
 
     def _input_warning(self, detail: str) -> WarningRecord:
-        self._metrics.count_unstored_row("input")
+        self._metrics.count("rows_not_stored", "input")
         return WarningRecord(code="input_not_stored", detail=detail)
 
     async def take_new(self) -> None:
@@ -162,7 +162,7 @@ class Recorder:
             except (InvalidRequestError, RowRefusedError) as error:
                 if await self._inbox.dead_letter(delivery, error.detail):
                     log.warning("recorder.unreadable", entry=delivery.token, reason=error.detail)
-                    self._metrics.count_dead_letter("result")
+                    self._metrics.count("dead_letters", "result")
                 else:
                     await self._inbox.set_attempts([delivery], 1)
             else:
@@ -192,7 +192,7 @@ class Recorder:
         if stored and row.differs(stored[0]):
             names = {"owner_key": row.owner_key, "row_id": row.id, "entry": delivery.token}
             log.warning("recorder.conflict", **names)
-            self._metrics.count_unstored_row("result")
+            self._metrics.count("rows_not_stored", "result")
 
 
 #: The key that the versions of a row share, and their order in the stream.

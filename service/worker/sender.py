@@ -92,7 +92,7 @@ class Sender:
                 return
         self._batch.remove(outgoing)
         if receipt.receivers == 0:
-            self._metrics.count_unheard_reply()
+            self._metrics.count("reply_dropped", "no_subscriber")
             answer = outgoing.answer
             log.warning("reply.unheard", reply_to=answer.reply_to, request_id=answer.identity.id)
         if waiting.done():

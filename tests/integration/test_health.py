@@ -349,8 +349,8 @@ async def test_every_metric_has_a_line(scene: Scene) -> None:
     # most blocks and strategies have no line before a first build
     tight = {"blocks": {"MOOD": "calm " * 2_000}, "max_tokens": 2_300, "reserve_tokens": 0}
     await scene.client.send(asking(content={"current_input": "Hello", "context": tight}))
-    scene.metrics.count_refresh(
-        "git", "changed"
+    scene.metrics.count(
+        "tool_refresh", "git", "changed"
     )  # it follows no server of tools, and serves no HTTP
     scene.metrics.record_http_request("/v1/build", "POST", "2xx", 0.1)
     reported: dict[str, set[str]] = {}

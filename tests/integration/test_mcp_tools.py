@@ -131,9 +131,9 @@ async def test_a_server_without_notices_is_queried_again(server: ToolServer) -> 
     server.lists([tool("a")])
     async with registry(server.over_stdio(**OFTEN), noted=noted) as opened:
         version = opened.version
-        await until(lambda: noted.counted.count("its unchanged") > 1)
+        await until(lambda: noted.counted.count("tool_refresh its unchanged") > 1)
         assert opened.version == version
-        assert noted.counted[0] == "its changed"
+        assert noted.counted[0] == "tool_refresh its changed"
 
 
 @pytest.mark.slow
@@ -150,7 +150,7 @@ async def test_death_keeps_the_last_tools_and_return_brings_new_ones(server: Too
         server.lists([tool("b")])
         server.start()
         await until(lambda: names(opened) == ["its__b"] and not opened.stale)
-    assert {"its changed", "its failed"} <= set(noted.counted)
+    assert {"tool_refresh its changed", "tool_refresh its failed"} <= set(noted.counted)
 
 
 async def test_the_end_of_a_command_is_noticed(server: ToolServer) -> None:
@@ -160,7 +160,7 @@ async def test_the_end_of_a_command_is_noticed(server: ToolServer) -> None:
     async with registry(server.over_stdio(OLD), noted=noted) as opened:
         assert not opened.stale
         server.lists([tool("b")], ends=True)
-        await until(lambda: "its failed" in noted.counted)
+        await until(lambda: "tool_refresh its failed" in noted.counted)
         await until(lambda: names(opened) == ["its__b"] and not opened.stale)
 
 

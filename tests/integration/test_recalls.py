@@ -106,7 +106,7 @@ async def test_a_retry_gets_the_same_answer(crew: Crew) -> None:
 
     assert again.id == first.id
     assert again.content == first.content
-    assert counted(crew)["duplicate stored"] == 1
+    assert counted(crew)["duplicates_suppressed stored"] == 1
     with pytest.raises(IdConflictError):
         await crew.client.recall(recalling(id="msg_1"))
     with pytest.raises(IdConflictError):

@@ -422,7 +422,7 @@ async def test_a_row_that_ends_workers_takes_no_other_with_it(place: Place, sql:
 
     assert [each["id"] for each in page.rows] == list("edcba")
     assert [json.loads(each)["id"] for each in await dead(bus)] == ["poison"]
-    assert metrics.counted == ["dead-lettered result"]
+    assert metrics.counted == ["dead_letters result"]
 
 
 @one_server
@@ -443,7 +443,7 @@ async def test_what_is_no_row_stops_no_other(place: Place, sql: Sql) -> None:
         stored = (await history.recent("o", max_rows=99)).rows
         assert [row["content"] for row in stored] == ["Paris."] * len(bad)
         assert sorted(await dead(bus)) == sorted(bad)
-    assert metrics.counted == ["dead-lettered result"] * len(bad)
+    assert metrics.counted == ["dead_letters result"] * len(bad)
 
 
 #: Has a database refuse rows that say "no", as a rule of its operator may.
@@ -477,7 +477,7 @@ async def test_a_row_that_the_database_refuses_is_a_dead_letter(
 
         assert [each["id"] for each in (await history.recent("o")).rows] == ["c", "a"]
         assert await dead(bus) == [result("b", "no")]
-    assert metrics.counted == ["dead-lettered result"]
+    assert metrics.counted == ["dead_letters result"]
 
 
 @one_server
@@ -650,7 +650,7 @@ async def test_an_input_that_was_not_stored_is_reported(place: Place, sql: Sql) 
     assert warning
     assert warning.code == "input_not_stored"
     assert [line["event"] for line in lines] == ["recorder.conflict"]
-    assert metrics.counted == ["unstored input"]
+    assert metrics.counted == ["rows_not_stored input"]
 
 
 @one_server

@@ -181,7 +181,9 @@ async def test_attempts_to_read_again_are_counted(tmp_path: Path) -> None:
         path.write_text(text)
         await prompts.refresh()
 
-    assert metrics.counted == ["failed", "failed", "reloaded"]
+    assert metrics.counted == [
+        f"config_reloads {result}" for result in ("failed", "failed", "reloaded")
+    ]
 
 
 async def test_a_fault_that_passes_is_forgotten(tmp_path: Path) -> None:

@@ -297,7 +297,7 @@ async def test_one_id_for_two_requests_is_a_conflict(crew: Crew) -> None:
     with pytest.raises(IdConflictError):
         await crew.client.build(asking("two", id="msg_1"))
 
-    assert counted(crew)["answered id_conflict"] == 1
+    assert counted(crew)["build_requests id_conflict"] == 1
     assert (await crew.client.send(asking("one", id="msg_1"))).id == first.id
 
 
@@ -531,7 +531,11 @@ async def test_a_build_that_always_fails_ends_in_the_dead_letter(place: Place) -
         assert caught.value.code == "internal"
         assert trouble.asked == 3
         assert [entry["id"] for entry in dead] == ["msg_1"]
-        assert counted(crew)["dead-lettered deliveries"] == counted(crew)["answered internal"] == 1
+        assert (
+            counted(crew)["dead_letters deliveries"]
+            == counted(crew)["build_requests internal"]
+            == 1
+        )
         trouble.failures = 0
         assert (await crew.client.build(asking("another"))).messages
 
@@ -555,7 +559,7 @@ async def test_a_full_backlog_is_refused_at_the_channel(place: Place, kind: str)
 
     assert error["code"] == "overloaded"
     assert error["retryable"] is True
-    assert counted(crew)["answered overloaded"] == 1
+    assert counted(crew)["build_requests overloaded"] == 1
 
 
 async def answer_to(request_id: str, responses: AsyncIterator[bytes]) -> dict[str, Any]:
@@ -966,7 +970,7 @@ async def test_answer_that_fails_takes_nothing_from_others(place: Place) -> None
 
     assert len(reports) == 3
     assert {each["owner_key"] for each in events} == set(owners)
-    assert counted(crew)["duplicate lease_lost"] == 0
+    assert counted(crew)["duplicates_suppressed lease_lost"] == 0
 
 
 Finish = Callable[[Sequence[Answer]], Coroutine[Any, Any, list[Receipt]]]

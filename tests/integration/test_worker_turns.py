@@ -111,7 +111,7 @@ async def test_what_one_owner_has_too_many_of_is_refused(
         if reply["content"]["status"] == "error"
     }
 
-    assert counted(crew)["answered overloaded"]
+    assert counted(crew)["build_requests overloaded"]
     assert {error["code"] for error in errors.values()} <= {"overloaded", "deadline_exceeded"}
     assert all(error["retryable"] for error in errors.values())
     assert all(name.startswith("flooder") for name in errors)

@@ -106,7 +106,7 @@ class FollowedServer:
         self._failures = 0
         changed = self._registry.replace(name, listed.tools)
         self._registry.mark(name, stale=False)
-        self._metrics.count_refresh(name, "changed" if changed else "unchanged")
+        self._metrics.count("tool_refresh", name, "changed" if changed else "unchanged")
         if changed or is_back or not self._tried.is_set():
             self._snapshots.write(self._server, listed.tools)
             log.info("tools.listed", source=name, tools=len(listed.tools))
@@ -118,7 +118,7 @@ class FollowedServer:
         name = self._server.name
         self._failures += 1
         self._registry.mark(name, stale=True)
-        self._metrics.count_refresh(name, "failed")
+        self._metrics.count("tool_refresh", name, "failed")
         if self._failures == 1:  # an outage is logged once, and its end by `tools.listed`
             log.warning("tools.unlisted", source=name, reason=describe_cause(error))
         self._tried.set()

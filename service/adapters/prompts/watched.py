@@ -52,12 +52,12 @@ class WatchedPrompts:
             if error.detail != self._last_error:
                 log.warning("prompts.unreadable", reason=error.detail)
             self._last_error = error.detail
-            self._metrics.count_reload("failed")
+            self._metrics.count("config_reloads", "failed")
             return
         self._last_error = ""
         if read.text() != self.current.text():
             self.current = read
-            self._metrics.count_reload("reloaded")
+            self._metrics.count("config_reloads", "reloaded")
             log.info("prompts.reloaded", characters=len(self.current.text()))
 
     def _read(self) -> SystemPrompt:

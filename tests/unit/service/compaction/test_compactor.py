@@ -171,12 +171,12 @@ async def test_in_chat_the_summary_is_a_stable_message(case: Case) -> None:
 async def test_every_summary_that_is_requested_is_counted(case: Case) -> None:
     """By what came of it: it was made, its summariser failed, or others were first."""
     await case.build()
-    assert case.metrics.counted == ["summarized made"]
+    assert case.metrics.counted == ["summary_requests made"]
 
     case.summarizer.tells = SummarizerError("no")
     await case.append(*(row(n, "HUMAN", "words " * 60) for n in range(60, 90)))
     await case.build()
-    assert case.metrics.counted[1:] == ["summarized failed"]
+    assert case.metrics.counted[1:] == ["summary_requests failed"]
 
 
 async def test_both_events_are_reported(case: Case) -> None:

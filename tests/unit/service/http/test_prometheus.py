@@ -28,16 +28,16 @@ def measured(metrics: PrometheusMetrics) -> Measured:
 def test_everything_is_counted_where_it_belongs() -> None:
     """Each call moves one number, by one."""
     metrics = PrometheusMetrics("sqlite")
-    metrics.count_answer("success")
-    metrics.count_answer("budget_exceeded")
-    metrics.count_duplicate("lease_lost")
-    metrics.count_unheard_reply()
-    metrics.count_dead_letter("deliveries")
-    metrics.count_unstored_row("input")
-    metrics.count_lost_event()
-    metrics.count_summary("overtaken")
-    metrics.count_reload("failed")
-    metrics.count_refresh("git", "changed")
+    metrics.count("build_requests", "success")
+    metrics.count("build_requests", "budget_exceeded")
+    metrics.count("duplicates_suppressed", "lease_lost")
+    metrics.count("reply_dropped", "no_subscriber")
+    metrics.count("dead_letters", "deliveries")
+    metrics.count("rows_not_stored", "input")
+    metrics.count("events_lost")
+    metrics.count("summary_requests", "overtaken")
+    metrics.count("config_reloads", "failed")
+    metrics.count("tool_refresh", "git", "changed")
     metrics.record_http_request("/v1/build", "POST", "2xx", 0.25)
     metrics.record_duration("fit", 0.25)
     metrics.record_duration("history", 0.5)
@@ -75,7 +75,7 @@ def test_counts_stand_at_zero_before_anything_happens() -> None:
 def test_each_worker_counts_for_itself() -> None:
     """Two in one process share nothing, and nothing gets into the registry of the library."""
     one, two = PrometheusMetrics("sqlite"), PrometheusMetrics("sqlite")
-    one.count_unheard_reply()
+    one.count("reply_dropped", "no_subscriber")
 
     assert measured(two)("reply_dropped_total", "no_subscriber") == 0
     assert not [each for each in REGISTRY.collect() if each.name.startswith("contextbuilder")]
