@@ -197,12 +197,16 @@ async def _drop_erased(
 
 async def show_build(call: EndpointCall) -> ShownBuild:
     """Show a build of the owner: usage, decisions, messages."""
-    return await _shown_build(await find_build(call, call.path("id")), call)
+    return await _shown_build(await find_build(call, call.request.path_params["id"]), call)
 
 
 async def show_form(call: EndpointCall) -> ShownForm:
     """Show the context of a build as the body of a provider's call."""
-    report, form, body = await find_build(call, call.path("id")), call.query.format, None
+    report, form, body = (
+        await find_build(call, call.request.path_params["id"]),
+        call.query.format,
+        None,
+    )
     if call.content == report.content == "full":
         body = await asyncio.to_thread(_body_in, form, report)
     missing = _missing_texts(report, call.content)
@@ -211,13 +215,13 @@ async def show_form(call: EndpointCall) -> ShownForm:
 
 async def diff_builds(call: EndpointCall) -> Comparison:
     """Compare two builds of the owner."""
-    a, b = await find_build(call, call.path("a")), await find_build(call, call.path("b"))
+    a, b = [await find_build(call, call.request.path_params[name]) for name in ("a", "b")]
     return await asyncio.to_thread(compare, a, b, call.content)
 
 
 async def what_if(call: EndpointCall) -> WhatIf:
     """Build again with other options, on the history as it is now; stores nothing."""
-    before = await find_build(call, call.path("id"))
+    before = await find_build(call, call.request.path_params["id"])
     options = {name: getattr(call.body, name) for name in call.body.model_fields_set}
     built = await build_with_options(before, options, call.builder)
     now = make_report(built, at=before.at, content=call.content, settings=before.settings)

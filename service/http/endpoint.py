@@ -85,10 +85,6 @@ class EndpointCall:
         """Whether texts may be shown."""
         return self.builder.settings.http.content
 
-    def path(self, name: str) -> str:
-        """Return a parameter of the path."""
-        return str(self.request.path_params[name])
-
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
@@ -199,17 +195,13 @@ async def _read_body(request: Request, limit: int) -> bytes:
     kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise HttpError("unsupported_media_type", "Content-Type must be application/json")
-    too_large = HttpError("too_large", f"the body exceeds {limit} bytes")
-    declared = request.headers.get("Content-Length", "0")
-    if declared.isdecimal() and (len(declared) > len(str(limit)) or int(declared) > limit):
-        raise too_large
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > limit:
-                    raise too_large
+                    raise HttpError("too_large", f"the body exceeds {limit} bytes")
     except TimeoutError as error:
         raise HttpError(
             "request_timeout", f"the body did not arrive within {BODY_SECONDS:g} s"

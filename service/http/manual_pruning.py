@@ -229,9 +229,8 @@ def _preview(
     rows = page.rows[::-1]
     tokens = {id(row): _printed_tokens(row, counter) for row in rows}
 
-    def cost(row: Row) -> int:
-        known = tokens.get(id(row))
-        return _printed_tokens(row, counter) if known is None else known
+    def cost(row: Row) -> int:  # repairs add rows
+        return tokens.get(id(row)) or _printed_tokens(row, counter)
 
     units = read_units(rows)
     kept = {index for item in keep_important(units, target, cost) for index in item.indexes}

@@ -7,7 +7,7 @@ from datetime import datetime
 from itertools import chain
 from typing import Final
 
-from formatters.model import Message, Row
+from formatters.model import Row
 from formatters.rows import read_rows
 from service.audit.reports import BuildReport, ContentMode
 from service.http.builds import find_build
@@ -64,18 +64,14 @@ async def list_messages(call: EndpointCall) -> MessagePage:
     if call.query.build:
         report = await find_build(call, call.query.build)
         decided = frozenset(chain(*(decision.message_ids for decision in report.decisions)))
-        conversation_id = _conversation(report)
+        is_owners = report.request.options.get("scope") == "owner"
+        conversation_id = None if is_owners else report.request.conversation_id
         rows, run = await asyncio.to_thread(_brought, report)
     if rows is None:
         rows, older = await _stored(call, conversation_id, decided)
     counter = call.builder.tokenizers.counter(call.builder.settings.budget.tokenizer)
     messages = await asyncio.to_thread(_shown, [*rows, *run], counter, call.content)
     return MessagePage(messages=messages, older=older, content=call.content)
-
-
-def _conversation(report: BuildReport) -> str | None:
-    is_owners = report.request.options.get("scope") == "owner"
-    return None if is_owners else report.request.conversation_id
 
 
 def _brought(report: BuildReport) -> tuple[Sequence[Row] | None, Sequence[Row]]:
@@ -105,15 +101,14 @@ async def _stored(
 
 
 def _shown(rows: Sequence[Row], counter: TokenCounter, content: ContentMode) -> list[SaidMessage]:
-    return [_shown_message(each, counter, content) for each in reversed(read_rows(rows))]
-
-
-def _shown_message(message: Message, counter: TokenCounter, content: ContentMode) -> SaidMessage:
-    return SaidMessage(
-        id=message.id,
-        role=message.role.value,
-        timestamp=message.timestamp,
-        tokens=counter.count(message.content),
-        calls=[call.name for call in message.tool_calls],
-        text=message.content[:TEXT_CHARS] if content == "full" else None,
-    )
+    return [
+        SaidMessage(
+            id=message.id,
+            role=message.role.value,
+            timestamp=message.timestamp,
+            tokens=counter.count(message.content),
+            calls=[call.name for call in message.tool_calls],
+            text=message.content[:TEXT_CHARS] if content == "full" else None,
+        )
+        for message in reversed(read_rows(rows))
+    ]

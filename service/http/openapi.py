@@ -22,7 +22,7 @@ _JSON: Final = "application/json"
 Names = dict[tuple[str, str], dict[str, Any]]
 
 #: Statuses of every endpoint besides 200.
-_ALWAYS: Final = (400, 401, 403, 421, 429)
+_ALWAYS: Final = (400, 401, 403, 421, 429, 503)
 #: Statuses of endpoints that take a body.
 _WITH_BODY: Final = (408, 413, 415)
 

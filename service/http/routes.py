@@ -10,10 +10,35 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from service.audit.reports import ContentMode
-from service.http import builds, history_import, live, manual_pruning, messages, submit, timeline
+from service.http.builds import (
+    FormQuery,
+    PageQuery,
+    WhatIfBody,
+    diff_builds,
+    list_builds,
+    list_owners,
+    show_build,
+    show_form,
+    what_if,
+)
 from service.http.endpoint import Endpoint, EndpointCall
 from service.http.error_responses import json_response
+from service.http.history_import import ImportBody, import_history
+from service.http.live import live
+from service.http.manual_pruning import (
+    IDS_BYTES,
+    IdsBody,
+    ModelQuery,
+    PruningTarget,
+    history_status,
+    preview_pruning,
+    prune,
+    undo_pruning,
+)
+from service.http.messages import MessagesQuery, list_messages
 from service.http.openapi import document
+from service.http.submit import build, recall
+from service.http.timeline import TimelineQuery, timeline
 from service.wire.protocol import SCHEMA_VERSION
 from service.wire.recall import RecallRequest, RecallResponse
 from service.wire.request import BuildRequest
@@ -55,7 +80,7 @@ def _description() -> bytes:
 #: In the order of the documentation.
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     Endpoint(
-        submit.build,
+        build,
         "POST",
         "/v1/build",
         answer=BuildResponse,
@@ -63,10 +88,10 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         body=BuildRequest,
         raw=True,
         costly=True,
-        statuses=(403, 408, 409, 422, 503, 504),
+        statuses=(409, 422, 504),
     ),
     Endpoint(
-        submit.recall,
+        recall,
         "POST",
         "/v1/recall",
         answer=RecallResponse,
@@ -74,85 +99,36 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         body=RecallRequest,
         raw=True,
         costly=True,
-        statuses=(403, 408, 409, 503, 504),
+        statuses=(409, 504),
     ),
-    Endpoint(builds.list_builds, "GET", "/v1/builds", query=builds.PageQuery, statuses=(503,)),
-    Endpoint(builds.list_owners, "GET", "/v1/owners", owned=False, statuses=(503,)),
-    Endpoint(builds.show_build, "GET", "/v1/builds/{id}", costly=True, statuses=(404, 503)),
+    Endpoint(list_builds, "GET", "/v1/builds", query=PageQuery),
+    Endpoint(list_owners, "GET", "/v1/owners", owned=False),
+    Endpoint(show_build, "GET", "/v1/builds/{id}", costly=True, statuses=(404,)),
     Endpoint(
-        builds.show_form,
-        "GET",
-        "/v1/builds/{id}/raw",
-        query=builds.FormQuery,
-        costly=True,
-        statuses=(404, 503),
+        show_form, "GET", "/v1/builds/{id}/raw", query=FormQuery, costly=True, statuses=(404,)
     ),
+    Endpoint(diff_builds, "GET", "/v1/builds/{a}/diff/{b}", costly=True, statuses=(404, 409)),
     Endpoint(
-        builds.diff_builds, "GET", "/v1/builds/{a}/diff/{b}", costly=True, statuses=(404, 409, 503)
-    ),
-    Endpoint(
-        builds.what_if,
+        what_if,
         "POST",
         "/v1/builds/{id}/what-if",
-        body=builds.WhatIfBody,
+        body=WhatIfBody,
         costly=True,
-        statuses=(404, 409, 422, 503),
+        statuses=(404, 409, 422),
     ),
     Endpoint(
-        messages.list_messages,
-        "GET",
-        "/v1/messages",
-        query=messages.MessagesQuery,
-        costly=True,
-        statuses=(404, 503),
+        list_messages, "GET", "/v1/messages", query=MessagesQuery, costly=True, statuses=(404,)
+    ),
+    Endpoint(history_status, "GET", "/v1/history", query=ModelQuery),
+    Endpoint(import_history, "POST", "/v1/history", body=ImportBody, raw=True, costly=True),
+    Endpoint(timeline, "GET", "/v1/timeline", query=TimelineQuery),
+    Endpoint(preview_pruning, "POST", "/v1/prune/preview", body=PruningTarget, costly=True),
+    Endpoint(prune, "POST", "/v1/prune", body=IdsBody, body_bytes=IDS_BYTES, costly=True),
+    Endpoint(
+        undo_pruning, "POST", "/v1/prune/undo", body=IdsBody, body_bytes=IDS_BYTES, costly=True
     ),
     Endpoint(
-        manual_pruning.history_status,
-        "GET",
-        "/v1/history",
-        query=manual_pruning.ModelQuery,
-        statuses=(503,),
-    ),
-    Endpoint(
-        history_import.import_history,
-        "POST",
-        "/v1/history",
-        body=history_import.ImportBody,
-        raw=True,
-        costly=True,
-        statuses=(503,),
-    ),
-    Endpoint(
-        timeline.timeline, "GET", "/v1/timeline", query=timeline.TimelineQuery, statuses=(503,)
-    ),
-    Endpoint(
-        manual_pruning.preview_pruning,
-        "POST",
-        "/v1/prune/preview",
-        body=manual_pruning.PruningTarget,
-        costly=True,
-        statuses=(503,),
-    ),
-    Endpoint(
-        manual_pruning.prune,
-        "POST",
-        "/v1/prune",
-        body=manual_pruning.IdsBody,
-        body_bytes=manual_pruning.IDS_BYTES,
-        costly=True,
-        statuses=(503,),
-    ),
-    Endpoint(
-        manual_pruning.undo_pruning,
-        "POST",
-        "/v1/prune/undo",
-        body=manual_pruning.IdsBody,
-        body_bytes=manual_pruning.IDS_BYTES,
-        costly=True,
-        statuses=(503,),
-    ),
-    Endpoint(
-        live.live,
+        live,
         "GET",
         "/v1/live",
         answer=str,
