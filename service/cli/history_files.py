@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
 import typer
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError
 
 from formatters.model import ChatMessage, Role, Row, ToolCall
 from formatters.native import CHAT_ROLES
@@ -16,7 +16,7 @@ from service.build.brought_rows import explain_foreign, foreign_parts
 from service.cli.output import counted, printable
 from service.errors import InvalidRequestError
 from service.wire.history_row import check_time
-from service.wire.payload import MAX_ID, canonical_json, clean_json, digest
+from service.wire.payload import Id, canonical_json, clean_json, digest
 from service.wire.validation import explain_misnamed_content
 
 #: ``auto`` is detected from the first line.
@@ -177,20 +177,17 @@ def _object(value: object) -> Mapping[str, object]:
     return value
 
 
-_Id = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
-
-
 class _Row(BaseModel, strict=True):
     """A row of a file, in the form of the wire."""
 
     # other stores often number their rows
-    id: Annotated[_Id | None, BeforeValidator(lambda v: str(v) if type(v) is int else v)] = None
-    run_id: _Id | None = None
+    id: Annotated[Id | None, BeforeValidator(lambda v: str(v) if type(v) is int else v)] = None
+    run_id: Id | None = None
     role: str
     content: str | list[Any] | None = None
     timestamp: Annotated[Any, AfterValidator(check_time)] = None
     metadata: dict[str, Any] | None = None
-    conversation_id: _Id | None = None
+    conversation_id: Id | None = None
 
 
 def _checked_row(

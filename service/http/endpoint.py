@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Annotated, Any, Final, Literal, TypeVar, get_type_hints
+from typing import Any, Final, Literal, TypeVar, get_type_hints
 from urllib.parse import unquote_to_bytes
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -18,7 +18,7 @@ from service.errors import InvalidRequestError, OverloadedError
 from service.http.error_responses import HttpError
 from service.http.recent_builds import RecentBuilds
 from service.ports.bus import ReportStore
-from service.wire.payload import MAX_ID, MAX_OWNER_KEY, clean_json, read_json
+from service.wire.payload import MAX_OWNER_KEY, clean_json, read_json
 from service.wire.recall import RecallResponse
 from service.wire.response import BuildResponse
 from service.wire.validation import invalid
@@ -33,8 +33,6 @@ ANSWER_SECONDS: Final = 130.0
 BODY_BYTES: Final = 262_144
 
 AnyModel = TypeVar("AnyModel", bound=BaseModel)
-Id = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
-ModelName = Annotated[str, Field(min_length=1, max_length=128)]
 
 
 class Body(BaseModel, extra="forbid", frozen=True, strict=True):

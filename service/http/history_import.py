@@ -8,13 +8,12 @@ from typing import Annotated, Final
 import structlog
 from pydantic import Field
 
-from service.aio import LARGE_TEXT
 from service.build.brought_rows import explain_foreign
 from service.errors import InvalidRequestError, Problem, RowRefusedError
-from service.http.endpoint import Body, EndpointCall, Id, validated
+from service.http.endpoint import Body, EndpointCall, validated
 from service.http.error_responses import HttpError
 from service.wire.history_row import HistoryRow
-from service.wire.payload import clean_json, read_json
+from service.wire.payload import Id, clean_json, read_json
 from service.wire.validation import check_ids
 
 log = structlog.get_logger(__name__)
@@ -48,10 +47,7 @@ async def import_history(call: EndpointCall) -> Imported:
         raise HttpError("forbidden", "recorder.enabled is off: no history is written here")
     owner_key, history = call.owner_key, call.builder.history
     async with call.services.admission.admit(len(call.body)):
-        if len(call.body) < LARGE_TEXT:
-            body = _read_body(call.body, owner_key)
-        else:  # in a thread, so that the event loop stays free
-            body = await asyncio.to_thread(_read_body, call.body, owner_key)
+        body = await asyncio.to_thread(_read_body, call.body, owner_key)
         rows = [row.model_dump(exclude={"owner_key"}) for row in body.rows]
         try:
             stored = await history.append(owner_key, rows, conversation_id=body.conversation_id)

@@ -21,9 +21,10 @@ from service.build.plan import Window, compute_window, limits_of
 from service.builder import ContextBuilder
 from service.conversation.pruning import TARGET_UTILIZATION, keep_important
 from service.conversation.units import read_units
-from service.http.endpoint import Body, EndpointCall, Id, ModelName, Query
+from service.http.endpoint import Body, EndpointCall, Query
 from service.ports.services import TokenCounter
 from service.ports.stores import STORED_CHARS, HistoryPage
+from service.wire.payload import Id, ModelName
 
 log = structlog.get_logger(__name__)
 

@@ -11,8 +11,9 @@ from formatters.model import Row
 from formatters.rows import read_rows
 from service.audit.reports import BuildReport, ContentMode
 from service.http.builds import find_build
-from service.http.endpoint import EndpointCall, Id, Query
+from service.http.endpoint import EndpointCall, Query
 from service.ports.services import TokenCounter
+from service.wire.payload import Id
 from service.wire.request import decode_again
 
 #: Characters of a text that are shown.

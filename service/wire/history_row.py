@@ -7,7 +7,6 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
-    Field,
     ValidationError,
     WithJsonSchema,
     model_validator,
@@ -17,7 +16,7 @@ from formatters.model import Row
 from formatters.rows import as_mapping, read_content, read_role
 from formatters.times import parse_timestamp
 from service.errors import InvalidRequestError
-from service.wire.payload import MAX_ID, MAX_OWNER_KEY, clean_json, read_json
+from service.wire.payload import Id, OwnerKey, clean_json, read_json
 from service.wire.validation import check_ids, explain_misnamed_content
 
 #: JSON Schema can't ignore case; these are the usual spellings.
@@ -43,15 +42,12 @@ def _check_parts(content: object) -> object:
     raise ValueError("must be a text or a list of parts")
 
 
-_Id = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
-
-
 class HistoryRow(BaseModel, extra="allow", frozen=True):
     """A row of history to import; a chat message with an id is one, too."""
 
-    id: _Id
-    conversation_id: _Id | None = None
-    run_id: _Id | None = None
+    id: Id
+    conversation_id: Id | None = None
+    run_id: Id | None = None
     role: Annotated[
         Literal["human", "user", "ai", "assistant", "tool"],
         BeforeValidator(_lower),
@@ -88,7 +84,7 @@ class HistoryRow(BaseModel, extra="allow", frozen=True):
 class ImportRow(HistoryRow):
     """A row of history of any role; a message on `history.import`."""
 
-    owner_key: Annotated[str, Field(min_length=1, max_length=MAX_OWNER_KEY)]
+    owner_key: OwnerKey
 
 
 def _check_content(content: object) -> object:

@@ -9,13 +9,14 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Annotated, Final
 
 import orjson
+from pydantic import Field
 from pydantic_core import from_json
 
 from formatters.rows import MAX_DEPTH, fix_surrogates
-from service.errors import InvalidRequestError, Problem, escape_key
+from service.errors import InvalidRequestError, Problem, escape_key, shown
 
 #: Bytes of the largest message that is read.
 MAX_BYTES: Final = 4 * 1024 * 1024
@@ -24,6 +25,10 @@ HEAD_BYTES: Final = 65_536
 #: Characters of the longest owner key and the longest id.
 MAX_OWNER_KEY: Final = 128
 MAX_ID: Final = 256
+OwnerKey = Annotated[str, Field(min_length=1, max_length=MAX_OWNER_KEY)]
+#: The id of a message, a run, a conversation or a row.
+Id = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
+ModelName = Annotated[str, Field(min_length=1, max_length=128)]
 #: The keys of a request that its fingerprint covers.
 FINGERPRINTED: Final = ("content", "run_id", "conversation_id")
 
@@ -57,7 +62,7 @@ def read_json(payload: bytes, *, max_bytes: int = MAX_BYTES) -> JsonObject:
     except ValueError as error:  # Python's limit for whole numbers
         raise InvalidRequestError("a number has too many digits; write it as a text") from error
     if not isinstance(value, dict):
-        raise InvalidRequestError(f"must be a JSON object, not {_kind(value)}")
+        raise InvalidRequestError(f"must be a JSON object, not {shown(value)}")
     return value
 
 
@@ -189,13 +194,3 @@ def digest(*parts: str) -> str:
 def digest_json(parts: Iterable[bytes]) -> str:
     """Return the `digest` of strings that are `canonical_json` already."""
     return hashlib.sha256(b"[%b]" % b",".join(parts)).hexdigest()[:32]
-
-
-def _kind(value: object) -> str:
-    names: dict[type, str] = {
-        list: "an array",
-        str: "a string",
-        bool: "a boolean",
-        type(None): "null",
-    }
-    return names.get(type(value), "a number")

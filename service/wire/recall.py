@@ -21,8 +21,9 @@ from pydantic.functional_validators import ModelWrapValidatorHandler
 from service.errors import InvalidRequestError, Problem, did_you_mean, escape_key
 from service.wire.payload import (
     MAX_BYTES,
-    MAX_ID,
+    Id,
     JsonObject,
+    ModelName,
     canonical_json,
     derive_id,
     fingerprint,
@@ -67,8 +68,6 @@ _PLACEHOLDERS: Final[dict[str, tuple[object, ...]]] = {
     "page": ("", [], 0),
 }
 
-RowId = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
-
 
 class RecallContent(Tolerant, extra="allow", strict=True):
     """The messages to fetch, by ``query``, ``ids``, ``around`` or ``grep``, and their limits."""
@@ -76,9 +75,9 @@ class RecallContent(Tolerant, extra="allow", strict=True):
     #: The topic of the messages; they are ranked as the strategy ``relevance`` ranks.
     query: Annotated[str, Field(min_length=1, max_length=MAX_QUERY)] | None = None
     #: Ids of messages and of summaries, or the handles that a context shows in their place.
-    ids: Annotated[list[RowId], Field(min_length=1, max_length=MAX_IDS)] | None = None
+    ids: Annotated[list[Id], Field(min_length=1, max_length=MAX_IDS)] | None = None
     #: The id or handle of a message to show with the messages before and after it.
-    around: RowId | None = None
+    around: Id | None = None
     #: A plain text that the messages contain, in any case.
     grep: Annotated[str, Field(min_length=1, max_length=MAX_GREP)] | None = None
     #: How many messages to show before and after that of ``around``.
@@ -89,15 +88,15 @@ class RecallContent(Tolerant, extra="allow", strict=True):
     #: Which part of the answers to a ``query`` to show, from 1.
     page: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 1
     #: Where a ``grep`` goes on: only messages older than this one are searched.
-    older_than: RowId | None = None
+    older_than: Id | None = None
     #: The most tokens of the answer.
     max_tokens: Annotated[int, Field(ge=MIN_TOKENS, le=MAX_TOKENS)] | None = None
     #: A build of the same owner: what it showed whole isn't repeated, except by ``ids``.
-    exclude_build: RowId | None = None
+    exclude_build: Id | None = None
     #: Whether the answers to a ``query`` show the ids of messages, as the others do.
     with_ids: bool = False
     #: The model that reads the answer; determines the tokenizer.
-    model: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+    model: ModelName | None = None
     #: The moment of the question, and the client's time zone.
     timestamp_utc: Any = None
     timezone_offset: Any = 0

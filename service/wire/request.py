@@ -36,7 +36,10 @@ from service.wire.payload import (
     MAX_BYTES,
     MAX_ID,
     MAX_OWNER_KEY,
+    Id,
     JsonObject,
+    ModelName,
+    OwnerKey,
     canonical_json_fast,
     clean_json,
     derive_id,
@@ -277,7 +280,7 @@ class ContextOptions(Tolerant, extra="allow", strict=True):
     """Options of a context; every key is optional."""
 
     #: The model that reads the context; determines the token limit and the tokenizer.
-    model: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+    model: ModelName | None = None
     #: Tokens of the whole context window.
     max_tokens: Annotated[int, Field(ge=1, le=100_000_000)] | None = None
     #: Tokens reserved for the answer.
@@ -327,7 +330,7 @@ OPTIONS: Final = frozenset(ContextOptions.model_fields)
 class RunMessage(Tolerant, extra="allow"):
     """A message of a run: the current input, or a message that followed it."""
 
-    id: Annotated[str, Field(min_length=1, max_length=MAX_ID)] | None = None
+    id: Id | None = None
     run_id: str | None = None
     owner_key: str | None = None
     role: str = "HUMAN"
@@ -440,11 +443,11 @@ class RequestFields(Tolerant, json_schema_extra=omit_derived):
     kind: ClassVar[RequestKind]
 
     schema_version: str = SCHEMA_VERSION
-    id: Annotated[str, Field(min_length=1, max_length=MAX_ID)]
-    run_id: Annotated[str, Field(min_length=1, max_length=MAX_ID)] | None = None
-    owner_key: Annotated[str, Field(min_length=1, max_length=MAX_OWNER_KEY)]
+    id: Id
+    run_id: Id | None = None
+    owner_key: OwnerKey
     #: In a recall, the only conversation whose messages may be fetched.
-    conversation_id: Annotated[str, Field(min_length=1, max_length=MAX_ID)] | None = None
+    conversation_id: Id | None = None
     role: str = "SYSTEM"
     timestamp: Any = None
     content: Any  # each kind has a type of its own
@@ -531,7 +534,7 @@ class BuildRequest(RequestFields):
 
     kind = "build"
 
-    run_id: Annotated[str, Field(min_length=1, max_length=MAX_ID)]
+    run_id: Id
     content: Content
     #: Set on receipt too: the end of derived ids.
     derived_name: Annotated[str, SkipJsonSchema(), Field(exclude=True)] = ""
