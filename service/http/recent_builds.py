@@ -165,8 +165,7 @@ class RecentBuilds:
     def newest_by_owner(self) -> dict[str, RecentBuild]:
         """Return the newest build of each owner, the newest first."""
         newest = {build.owner_key: build for build in self._builds.values()}
-        ordered = sorted(newest.items(), key=lambda item: item[1].number, reverse=True)
-        return dict(ordered)
+        return dict(sorted(newest.items(), key=lambda item: item[1].number, reverse=True))
 
     def has_all_since(self, number: int) -> bool:
         """Return whether every build with a higher number is still listed."""

@@ -198,7 +198,9 @@ def omit_derived(schema: dict[str, Any]) -> None:
     schema["required"] = [name for name in schema["required"] if name not in DERIVED]
 
 
-def invalid(error: ValidationError, known: Iterable[str] = ()) -> InvalidRequestError:
+def invalid(
+    error: ValidationError, known: Iterable[str] = (), what: str = "the request"
+) -> InvalidRequestError:
     """Return a validation error of pydantic as an error of ours, with JSON pointers.
 
     ``known`` are the keys among which one for an unknown key is suggested.
@@ -207,7 +209,7 @@ def invalid(error: ValidationError, known: Iterable[str] = ()) -> InvalidRequest
         Problem(_pointer_of(detail["loc"]), _detail_of(detail, known)) for detail in error.errors()
     ]
     first = problems[0]
-    return InvalidRequestError(f"{first.pointer or 'the request'}: {first.detail}", problems)
+    return InvalidRequestError(f"{first.pointer or what}: {first.detail}", problems)
 
 
 @contextmanager

@@ -94,8 +94,7 @@ class Handler:
     after_answer: Sequence[AfterAnswer]
     #: Called with each request that is refused, and the error.
     on_refusal: Callable[[Envelope, ContextBuilderError], object]
-    #: None if no spans are collected.
-    spans: BusSpans | None
+    spans: BusSpans
     #: Decides which requests are refused when an owner has too many.
     paces: Paces
 
@@ -236,8 +235,7 @@ class Handler:
             dead_letter=dead_letter,
         )
         with timed(self._metrics, "send"):
-            if self.spans:
-                self.spans.describe_sending(answer)
+            self.spans.describe_sending(answer)
             receipt = await self.sender.send(answer)
         if receipt.outcome is AnswerOutcome.FORBIDDEN:
             # an error on the common channel replaces what the server refuses to deliver
