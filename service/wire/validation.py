@@ -262,7 +262,7 @@ def _detail_of(detail: ErrorDetails, known: Iterable[str]) -> str:
         message += not_among(detail["input"], message)
     if detail["type"] == "missing":
         message = f"is required{_explain_slip(str(last[0]), detail['input'])}"
-    elif detail["loc"] in {("content", "run"), ("content", "short")}:
+    elif detail["type"] == "model_type":
         message = "must be an object"
     return message if _OF_INPUT.isdisjoint(last) else f"{message}; {INPUT_KEYS}"
 
