@@ -1,10 +1,9 @@
 """Handle deliveries: answer with a context, a stored answer or an error, or dead-letter them."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
 
 import structlog
 
@@ -45,7 +44,7 @@ from service.wire.recall import (
     decode_recall,
     decode_request,
 )
-from service.wire.request import BuildRequest, Envelope, RejectedError, RequestKind
+from service.wire.request import BuildRequest, Envelope, RejectedError
 from service.wire.response import BuildResponse, ErrorBody, StoredResult, response_metadata
 from service.worker.pace import Paces
 from service.worker.recorder import Recorder, times
@@ -344,14 +343,9 @@ class Handler:
         return self.builder.metrics
 
     def _response_topic(self, envelope: Envelope) -> str:
-        return f"{self._settings.prefix}{_RESPONSES[envelope.kind]}"
-
-
-#: By kind of request, the channel of its response unless it names another.
-_RESPONSES: Final[Mapping[RequestKind, Topics]] = {
-    "build": Topics.CONTEXT_BUILD_RESPONSE,
-    "recall": Topics.CONTEXT_RECALL_RESPONSE,
-}
+        is_recall = envelope.kind == "recall"
+        topic = Topics.CONTEXT_RECALL_RESPONSE if is_recall else Topics.CONTEXT_BUILD_RESPONSE
+        return f"{self._settings.prefix}{topic}"
 
 
 def record_build(

@@ -45,7 +45,7 @@ class PrunedRows:
         self._settings = settings
         #: Builds to examine in the background.
         self.queue = BuildQueue(
-            self._publish_all, self._is_wanted, _log_loss, _log_recovery, batch=1
+            lambda builds: self.publish(*builds), self._is_wanted, _log_loss, _log_recovery, batch=1
         )
         #: By history, the rows that are known to be left out.
         self._known: LRUCache[tuple[str, str | None], frozenset[str]] = LRUCache(
@@ -59,10 +59,6 @@ class PrunedRows:
             return False
         # most builds leave out the same rows as the one before
         return not self._is_known(built, left_out(built))
-
-    async def _publish_all(self, builds: Sequence[Built]) -> None:
-        for built in builds:
-            await self.publish(built)
 
     async def publish(self, built: Built) -> None:
         """Flag the rows that a build left out, and publish those that are new."""
