@@ -51,6 +51,9 @@ SECRET_FIELD = re.compile(
 #: How a field is treated, by its name.
 _SHOWN, _CONTENT, _MASKED, _HASHED = "shown", "content", "masked", "hashed"
 
+#: Types of the values that are never redacted, which most values have.
+_PLAIN = frozenset({int, float, bool, type(None)})
+
 
 class StderrLogger:
     """Writes lines to stderr under the name of a module; drops those that can't be written."""
@@ -160,7 +163,9 @@ class Redactor:
             name = str(key)
             treatment = _treatment(name)
             if treatment == _SHOWN or (treatment == _CONTENT and self._content):
-                result[name] = self._value(value)
+                # as for most values, without a call
+                is_plain = type(value) in _PLAIN or (type(value) is str and "://" not in value)
+                result[name] = value if is_plain else self._value(value)
             elif treatment == _HASHED:
                 result["owner"] = owner_hash(value)
             elif treatment == _MASKED:

@@ -13,10 +13,8 @@ from service.observe.tracing import child_span, is_traced
 #: ``recall`` if earlier messages were requested.
 Part = Literal["queue", "build", "gather", "fit", "recall", "record", "send"]
 
-#: The read of the history, a part of ``gather``.
-History = Literal["history"]
-
-Stage = Part | History
+#: ``history`` is the read of the history, a part of ``gather``.
+Stage = Part | Literal["history"]
 
 #: What is counted; `METRICS` of `service.http.prometheus` describes each, with its labels.
 Event = Literal[
