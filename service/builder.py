@@ -62,7 +62,7 @@ from service.ports.stores import HistoryStore
 from service.recall.ranking import RANKING_STRATEGIES
 from service.wire.recall import RecallRequest, RecallResponse, RecallSuccess
 from service.wire.request import BuildRequest, RejectedError, decode
-from service.wire.response import BuildResponse, WarningRecord
+from service.wire.response import BuildResponse, WarningRecord, error_response, make_response
 
 
 def history(facts: Facts) -> Block:
@@ -162,11 +162,13 @@ class ContextBuilder:
             except ContextBuilderError as error:
                 record_failure(current_span(), error)
                 at = self.clock()
-                response = BuildResponse.error_to(request.envelope, error, at, own_trace())
+                response = error_response(BuildResponse, request.envelope, error, at, own_trace())
                 return Answered(response, error=error)
             describe_build(built)
             self.shown[request.owner_key, built.content.build_id] = find_shown(built)
-            response = BuildResponse.to(request.envelope, built.content, self.clock(), own_trace())
+            response = make_response(
+                BuildResponse, request.envelope, built.content, self.clock(), own_trace()
+            )
             return Answered(response, built)
 
     async def build_or_raise(self, request: BuildRequest) -> Built:
@@ -249,10 +251,12 @@ class ContextBuilder:
             except ContextBuilderError as error:
                 record_failure(current_span(), error)
                 at = self.clock()
-                response = RecallResponse.error_to(request.envelope, error, at, own_trace())
+                response = error_response(RecallResponse, request.envelope, error, at, own_trace())
                 return Answered(response, error=error)
             at = self.clock()
-            return Answered(RecallResponse.to(request.envelope, content, at, own_trace()))
+            return Answered(
+                make_response(RecallResponse, request.envelope, content, at, own_trace())
+            )
 
     async def _recall(self, request: RecallRequest) -> RecallSuccess:
         settings, build_id = self.settings, request.content.exclude_build
@@ -306,7 +310,7 @@ class ContextBuilder:
         except RejectedError as rejected:
             if rejected.envelope is None:
                 raise
-            return BuildResponse.error_to(rejected.envelope, rejected.error, self.clock())
+            return error_response(BuildResponse, rejected.envelope, rejected.error, self.clock())
         return await self.build(request)
 
     async def build_context(

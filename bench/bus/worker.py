@@ -24,7 +24,7 @@ from service.builder import Answered, ContextBuilder
 from service.config.settings import Settings
 from service.observe.logs import configure_logging
 from service.wire.request import BuildRequest, decode
-from service.wire.response import BuildResponse, BuildSuccess, Usage
+from service.wire.response import BuildResponse, BuildSuccess, Usage, make_response
 from service.worker.event_publisher import EventPublisher
 
 #: Messages of each owner's history.
@@ -62,7 +62,7 @@ class ConstantBuilder(ContextBuilder):
 
     async def answer(self, request: BuildRequest) -> Answered[BuildResponse]:
         """Answer with the constant."""
-        return Answered(BuildResponse.to(request.envelope, CONSTANT, self.clock()))
+        return Answered(make_response(BuildResponse, request.envelope, CONSTANT, self.clock()))
 
 
 async def _build_cost(builder: ContextBuilder) -> tuple[float, int]:

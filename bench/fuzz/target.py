@@ -7,7 +7,7 @@ import atheris
 
 with atheris.instrument_imports(include=["service", "formatters", "json"]):
     from service.wire.request import RejectedError, decode
-    from service.wire.response import BuildResponse
+    from service.wire.response import BuildResponse, error_response
 
 #: When all refusals are dated.
 NOW = datetime(2025, 12, 10, tzinfo=UTC)
@@ -23,8 +23,8 @@ def check(payload: bytes) -> None:
         request = decode(payload)
     except RejectedError as rejected:
         if rejected.envelope is not None:
-            BuildResponse.error_to(
-                rejected.envelope, rejected.error, NOW
+            error_response(
+                BuildResponse, rejected.envelope, rejected.error, NOW
             ).model_dump_json().encode()
         return
     if not request.current_input.strip() or request.envelope.id != request.id:

@@ -12,7 +12,7 @@ from service.observe.tracing import trace_headers
 from service.wire.payload import clean_json, read_json
 from service.wire.recall import RecallRequest, RecallResponse, decode_recall
 from service.wire.request import BuildRequest, RejectedError, decode
-from service.wire.response import BuildResponse
+from service.wire.response import BuildResponse, error_response
 
 #: Seconds that a caller waits for a response at most, even if the request allows more.
 LONGEST_WAIT: Final = 120.0
@@ -50,7 +50,7 @@ async def _answer(
         except RejectedError as rejected:
             if rejected.envelope is None:
                 raise rejected.error from rejected
-            response = BuildResponse.error_to(rejected.envelope, rejected.error, clock())
+            response = error_response(BuildResponse, rejected.envelope, rejected.error, clock())
         else:
             raw: Any = clean_json(read_json(call.body, max_bytes=limit))
             response = await _send(call, raw, request)

@@ -4,7 +4,7 @@ import uuid
 import zlib
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
 import structlog
 from pydantic import BaseModel, Field, SerializeAsAny, TypeAdapter
@@ -190,48 +190,55 @@ class ResponseFields(BaseModel, frozen=True):
     content: Any  # each kind has a type of its own
     metadata: ResponseMetadata
 
-    @classmethod
-    def to(
-        cls, envelope: Envelope, content: BaseModel, at: datetime, trace: Trace | None = None
-    ) -> Self:
-        """Return the response that carries a content; ``trace`` replaces the sender's."""
-        return cls(
-            # all copies of the response have the same id
-            id=f"msg_{digest(envelope.owner_key, envelope.id, envelope.fingerprint)}",
-            run_id=envelope.run_id,
-            owner_key=envelope.owner_key,
-            timestamp=at,
-            content=content,
-            metadata=response_metadata(envelope, trace),
-        )
-
-    @classmethod
-    def error_to(
-        cls,
-        envelope: Envelope,
-        error: ContextBuilderError,
-        at: datetime,
-        trace: Trace | None = None,
-    ) -> Self:
-        """Return the response that carries an error.
-
-        One that isn't stored has a new id each time, so that it never hides the later response.
-        """
-        body = ErrorBody.of(error)
-        response = cls.to(envelope, BuildFailure(error=body), at, trace)
-        new_id = {"id": f"msg_{uuid.uuid4().hex}"}
-        return response if body.final else response.model_copy(update=new_id)
-
-    def to_json(self) -> bytes:
-        """Return the response as JSON; pydantic's own method would make a string first."""
-        return self.__pydantic_serializer__.to_json(self)
-
 
 class BuildResponse(ResponseFields, frozen=True):
     """The answer to a request, on its `reply_to` or `context.build.response`."""
 
     #: Serialized by its own type: trying both types of the union would double the time.
     content: SerializeAsAny[Annotated[BuildSuccess | BuildFailure, Field(discriminator="status")]]
+
+
+AnyResponse = TypeVar("AnyResponse", bound=ResponseFields)
+
+
+def make_response(
+    model: type[AnyResponse],
+    envelope: Envelope,
+    content: BaseModel,
+    at: datetime,
+    trace: Trace | None = None,
+) -> AnyResponse:
+    """Return the response that carries a content; ``trace`` replaces the sender's."""
+    return model(
+        # all copies of the response have the same id
+        id=f"msg_{digest(envelope.owner_key, envelope.id, envelope.fingerprint)}",
+        run_id=envelope.run_id,
+        owner_key=envelope.owner_key,
+        timestamp=at,
+        content=content,
+        metadata=response_metadata(envelope, trace),
+    )
+
+
+def error_response(
+    model: type[AnyResponse],
+    envelope: Envelope,
+    error: ContextBuilderError,
+    at: datetime,
+    trace: Trace | None = None,
+) -> AnyResponse:
+    """Return the response that carries an error.
+
+    One that isn't stored has a new id each time, so that it never hides the later response.
+    """
+    body = ErrorBody.of(error)
+    response = make_response(model, envelope, BuildFailure(error=body), at, trace)
+    return response if body.final else response.model_copy(update={"id": f"msg_{uuid.uuid4().hex}"})
+
+
+def serialize(response: ResponseFields) -> bytes:
+    """Return a response as JSON; its own method would make a string first."""
+    return response.__pydantic_serializer__.to_json(response)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

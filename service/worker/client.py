@@ -161,22 +161,27 @@ class ContextClient:
                 del self._waiting[key]
 
     async def receive(self, replies: AsyncIterator[bytes]) -> None:
-        """Deliver responses to their callers, until cancelled; then fail the calls that wait."""
-        try:
-            async for reply in replies:
-                try:
-                    response = _RESPONSE.validate_json(reply)
-                except ValidationError:
-                    log.warning("client.unreadable", reply_to=self._reply_to)
-                    continue
-                key = (response.owner_key, response.metadata.request_id)
-                for waiting in self._waiting.get(key, ()):
-                    if not waiting.done():
-                        waiting.set_result(response)
-        finally:
-            for waiting in set().union(*self._waiting.values()):
+        """Deliver responses to their callers, until cancelled."""
+        async for reply in replies:
+            try:
+                response = _RESPONSE.validate_json(reply)
+            except ValidationError:
+                log.warning("client.unreadable", reply_to=self._reply_to)
+                continue
+            key = (response.owner_key, response.metadata.request_id)
+            for waiting in self._waiting.get(key, ()):
                 if not waiting.done():
-                    waiting.set_exception(BusError("the channel of replies was lost"))
+                    waiting.set_result(response)
+
+    def fail_waiting(self, listening: asyncio.Task[None]) -> None:
+        """Fail all waiting calls if `receive` has failed."""
+        if listening.cancelled():
+            return
+        error = BusError("the channel of replies was lost")
+        error.__cause__ = listening.exception()
+        for waiting in set().union(*self._waiting.values()):
+            if not waiting.done():
+                waiting.set_exception(error)
 
     def _addressed(self, request: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         """Return the request with its id, reply address and timeout filled in."""
@@ -230,6 +235,7 @@ async def open_client(
     async with bus.subscribe(reply_to) as replies:
         # no task group: it would wrap the errors of the body into a group
         listening = asyncio.create_task(client.receive(replies))
+        listening.add_done_callback(client.fail_waiting)
         try:
             yield client
         finally:

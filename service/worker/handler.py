@@ -45,7 +45,14 @@ from service.wire.recall import (
     decode_request,
 )
 from service.wire.request import BuildRequest, Envelope, RejectedError
-from service.wire.response import BuildResponse, ErrorBody, StoredResult, response_metadata
+from service.wire.response import (
+    BuildResponse,
+    ErrorBody,
+    StoredResult,
+    error_response,
+    response_metadata,
+    serialize,
+)
 from service.worker.pace import Paces
 from service.worker.recorder import Recorder, times
 from service.worker.sender import Sender
@@ -199,7 +206,9 @@ class Handler:
             if rejected.envelope is None or not rejected.envelope.identified:
                 return
             envelope = rejected.envelope
-        response = BuildResponse.error_to(envelope, error, self.bus.now(), own_trace()).to_json()
+        response = serialize(
+            error_response(BuildResponse, envelope, error, self.bus.now(), own_trace())
+        )
         self._metrics.count("build_requests", error.code)
         self.on_refusal(envelope, error)
         # lists and streams are for answers; their readers find this on the common channel
@@ -227,7 +236,7 @@ class Handler:
             delivery=incoming.delivery,
             identity=incoming.identity,
             fingerprint=incoming.envelope.fingerprint,
-            response=answered.response.to_json(),
+            response=serialize(answered.response),
             reply_to=reply_to,
             reply_kind=reply_kind,
             mode=mode,
@@ -240,7 +249,7 @@ class Handler:
             # an error on the common channel replaces what the server refuses to deliver
             error = _bad_reply("the service has no permission to write there")
             answered, counted = self._fail(incoming, error), True
-            answer = replace(answer, response=answered.response.to_json(), mode="again")
+            answer = replace(answer, response=serialize(answered.response), mode="again")
             topic = self._response_topic(incoming.envelope)
             receipt = await self.sender.send(replace(answer, reply_to=topic, reply_kind="channel"))
         if receipt.outcome is AnswerOutcome.NOT_MINE:
@@ -312,7 +321,7 @@ class Handler:
 
     def _fail(self, incoming: Incoming, error: ContextBuilderError) -> Answered[BuildResponse]:
         at = self.bus.now()
-        response = BuildResponse.error_to(incoming.envelope, error, at, own_trace())
+        response = error_response(BuildResponse, incoming.envelope, error, at, own_trace())
         return Answered(response, error=error)
 
     def _reply_problem(self, envelope: Envelope) -> str | None:

@@ -7,7 +7,7 @@ from bench.bus.load import OWNERS, Waiting, request
 from bench.bus.worker import CONSTANT
 from service.connect import now
 from service.wire.request import decode
-from service.wire.response import BuildResponse
+from service.wire.response import BuildResponse, make_response
 
 
 def test_requests_can_be_built() -> None:
@@ -29,7 +29,9 @@ def test_the_requests_of_an_owner_bring_one_input() -> None:
 async def test_an_answer_finds_its_caller() -> None:
     """The worker's answer and the echo's are given to who waits for them, and copies to nobody."""
     asked = decode(request(7))
-    response = BuildResponse.to(asked.envelope, CONSTANT, now()).model_dump_json().encode()
+    response = (
+        make_response(BuildResponse, asked.envelope, CONSTANT, now()).model_dump_json().encode()
+    )
     _, channel, echoed = Echo(700)._command(json.loads(request(8, "context.reply.x")))
     assert channel == "context.reply.x"
     assert isinstance(echoed, bytes)

@@ -26,7 +26,7 @@ from service.wire.protocol import (
 )
 from service.wire.recall import RecallResponse, decode_recall
 from service.wire.request import decode
-from service.wire.response import BuildResponse
+from service.wire.response import BuildResponse, error_response
 
 ROOT = Path(__file__).parents[4]
 
@@ -179,8 +179,8 @@ def test_the_codes_of_a_response_are_listed() -> None:
     """With the code of any error that a worker answers with."""
     response = document()["components"]["messages"]["buildResponse"]
     request = decode(json.dumps(example("request_run")).encode())
-    answer = BuildResponse.error_to(
-        request.envelope, InvalidRequestError(), request.run.history[0].timestamp
+    answer = error_response(
+        BuildResponse, request.envelope, InvalidRequestError(), request.run.history[0].timestamp
     )
 
     assert answer.content.status == "error"

@@ -22,7 +22,7 @@ from service.wire.history_row import ResultRow, read_row
 from service.wire.payload import MAX_ID, derive_id
 from service.wire.protocol import Topics
 from service.wire.request import BuildRequest, RejectedError, decode, decode_again
-from service.wire.response import BuildResponse
+from service.wire.response import BuildResponse, error_response, serialize
 from service.wire.validation import is_recall
 from tests.published import published
 from tests.support import NOW, MakeBuilder
@@ -81,7 +81,7 @@ async def test_golden_requests_get_their_golden_responses(
     """A request of a year ago is answered today, byte for byte, as it was then."""
     request = json.loads((GOLDEN / f"request_{name}.json").read_text())
     response = await make_builder().handle_build_request(request)
-    answered = json.loads(response.to_json())
+    answered = json.loads(serialize(response))
 
     published("response").validate(answered)
     assert answered == json.loads((GOLDEN / f"response_{name}.json").read_text())
@@ -92,7 +92,7 @@ async def test_a_response_is_written_as_its_form_has_it(make_builder: MakeBuilde
     request = json.loads((GOLDEN / "request_run.json").read_text())
     response = await make_builder().handle_build_request(request)
 
-    assert response.to_json() == response.model_dump_json().encode()
+    assert serialize(response) == response.model_dump_json().encode()
 
 
 def test_a_request_needs_no_more_than_an_owner_and_an_input() -> None:
@@ -458,7 +458,7 @@ def test_without_an_owner_the_place_of_the_reply_is_enough(named: dict[str, Any]
     assert envelope.owner_key == ""
     assert envelope.id == named.get("id") or envelope.id == derive_id(payload)
     assert envelope.metadata.correlation_id == "c"
-    assert BuildResponse.error_to(envelope, InvalidRequestError(), NOW).to_json()
+    assert serialize(error_response(BuildResponse, envelope, InvalidRequestError(), NOW))
 
 
 def test_a_wrong_request_is_answered_where_its_sender_can_be_reached() -> None:
@@ -516,9 +516,9 @@ def test_an_error_says_what_and_where() -> None:
     """The error object carries code, title, detail, places, and whether to try again."""
     rejection = rejected(encoded(content={"current_input": ""}))
     assert rejection.envelope is not None
-    body = BuildResponse.error_to(rejection.envelope, rejection.error, NOW).model_dump(mode="json")[
-        "content"
-    ]
+    body = error_response(BuildResponse, rejection.envelope, rejection.error, NOW).model_dump(
+        mode="json"
+    )["content"]
 
     assert body["status"] == "error"
     assert body["messages"] == body["tools"] == []
@@ -531,8 +531,8 @@ def test_an_error_that_may_pass_has_a_new_id_each_time() -> None:
     """It must never hide the answer that comes later; a lasting error keeps its id."""
     envelope = decode(encoded()).envelope
     passing, lasting = DeadlineExceededError("late"), InvalidRequestError("bad")
-    ids = [BuildResponse.error_to(envelope, passing, NOW).id for _ in range(2)]
-    same = [BuildResponse.error_to(envelope, lasting, NOW).id for _ in range(2)]
+    ids = [error_response(BuildResponse, envelope, passing, NOW).id for _ in range(2)]
+    same = [error_response(BuildResponse, envelope, lasting, NOW).id for _ in range(2)]
 
     assert ids[0] != ids[1]
     assert same[0] == same[1]
@@ -585,7 +585,7 @@ def test_a_place_can_be_written_whatever_its_key_is() -> None:
     rejection = rejected(payload)
     assert rejection.envelope is not None
 
-    assert BuildResponse.error_to(rejection.envelope, rejection.error, NOW).to_json()
+    assert serialize(error_response(BuildResponse, rejection.envelope, rejection.error, NOW))
     assert rejection.problems[0].pointer == "/content/\ufffd"
 
 
@@ -599,7 +599,9 @@ def test_ids_with_a_lone_surrogate_are_refused(key: str) -> None:
         # no response can be addressed to an owner or an id that was repaired
         assert (rejection.envelope is None) == (key in {"owner_key", "id"})
         if rejection.envelope:
-            assert BuildResponse.error_to(rejection.envelope, rejection.error, NOW).to_json()
+            assert serialize(
+                error_response(BuildResponse, rejection.envelope, rejection.error, NOW)
+            )
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from service.builder import Answered
 from service.errors import BudgetExceededError
 from service.observe.metrics import Sizes
 from service.ports.bus import Delivery
-from service.wire.response import BuildResponse, BuildSuccess
+from service.wire.response import BuildResponse, BuildSuccess, error_response
 from service.worker.handler import record_build
 from tests.support import NOW, MakeBuilder, MakeRequest, Noted, row
 
@@ -37,7 +37,9 @@ async def test_a_context_is_reported(make_builder: MakeBuilder, make_request: Ma
 
 def test_an_error_is_reported_by_its_code(make_request: MakeRequest) -> None:
     """In the log; times do not run backwards where a clock was set back."""
-    error = BuildResponse.error_to(make_request().envelope, BudgetExceededError("too small"), NOW)
+    error = error_response(
+        BuildResponse, make_request().envelope, BudgetExceededError("too small"), NOW
+    )
     with capture_logs() as logs:
         metrics = noted(Answered(error), -3, -1)
 
