@@ -16,8 +16,8 @@ from service.build.brought_rows import explain_foreign, foreign_parts
 from service.cli.output import counted, printable
 from service.errors import InvalidRequestError
 from service.wire.history_row import check_time
-from service.wire.payload import Id, canonical_json, clean_json, digest
-from service.wire.validation import explain_misnamed_content
+from service.wire.payload import canonical_json, clean_json, digest
+from service.wire.validation import Id, explain_misnamed_content
 
 #: ``auto`` is detected from the first line.
 Form = Literal["auto", "jsonl", "openai"]

@@ -13,8 +13,8 @@ from service.errors import InvalidRequestError, Problem, RowRefusedError
 from service.http.endpoint import Body, EndpointCall, validated
 from service.http.error_responses import HttpError
 from service.wire.history_row import HistoryRow
-from service.wire.payload import Id, clean_json, read_json
-from service.wire.validation import check_ids
+from service.wire.payload import clean_json, read_json
+from service.wire.validation import Id, check_ids
 
 log = structlog.get_logger(__name__)
 

@@ -24,7 +24,7 @@ from service.conversation.units import read_units
 from service.http.endpoint import Body, EndpointCall, Query
 from service.ports.services import TokenCounter
 from service.ports.stores import STORED_CHARS, HistoryPage
-from service.wire.payload import Id, ModelName
+from service.wire.validation import Id, ModelName
 
 log = structlog.get_logger(__name__)
 

@@ -13,8 +13,8 @@ from service.audit.reports import BuildReport, ContentMode
 from service.http.builds import find_build
 from service.http.endpoint import EndpointCall, Query
 from service.ports.services import TokenCounter
-from service.wire.payload import Id
 from service.wire.request import decode_again
+from service.wire.validation import Id
 
 #: Characters of a text that are shown.
 TEXT_CHARS: Final = 4_000

@@ -10,7 +10,7 @@ from typing import Final
 from service.audit.reports import ContentMode
 from service.http.endpoint import EndpointCall, Query
 from service.ports.stores import ArchivedRow
-from service.wire.payload import Id
+from service.wire.validation import Id
 
 #: The newest copies in the archive that are read.
 MOST_ROWS: Final = 500

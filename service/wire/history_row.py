@@ -15,8 +15,8 @@ from pydantic import (
 from formatters.model import Row
 from formatters.rows import as_mapping, read_content, read_role
 from formatters.times import parse_timestamp
-from service.wire.payload import Id, OwnerKey, clean_json, read_json
-from service.wire.validation import check_ids, explain_misnamed_content, invalid
+from service.wire.payload import clean_json, read_json
+from service.wire.validation import Id, OwnerKey, check_ids, explain_misnamed_content, invalid
 
 #: JSON Schema can't ignore case; these are the usual spellings.
 _ANSWER_ROLES: Final = {"enum": ["AI", "ai", "ASSISTANT", "assistant", "TOOL", "tool"]}

@@ -9,26 +9,18 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Final
+from typing import Final
 
 import orjson
-from pydantic import Field
-from pydantic_core import from_json
 
 from formatters.rows import MAX_DEPTH, fix_surrogates
 from service.errors import InvalidRequestError, Problem, escape_key, shown
 
 #: Bytes of the largest message that is read.
 MAX_BYTES: Final = 4 * 1024 * 1024
-#: Bytes that are read of a larger one.
-HEAD_BYTES: Final = 65_536
 #: Characters of the longest owner key and the longest id.
 MAX_OWNER_KEY: Final = 128
 MAX_ID: Final = 256
-OwnerKey = Annotated[str, Field(min_length=1, max_length=MAX_OWNER_KEY)]
-#: The id of a message, a run, a conversation or a row.
-Id = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
-ModelName = Annotated[str, Field(min_length=1, max_length=128)]
 #: The keys of a request that its fingerprint covers.
 FINGERPRINTED: Final = ("content", "run_id", "conversation_id")
 
@@ -64,24 +56,6 @@ def read_json(payload: bytes, *, max_bytes: int = MAX_BYTES) -> JsonObject:
     if not isinstance(value, dict):
         raise InvalidRequestError(f"must be a JSON object, not {shown(value)}")
     return value
-
-
-def read_head(payload: bytes) -> JsonObject:
-    """Return keys of a message that is too large to read, so that its sender can be answered.
-
-    They are those before the end of the first `HEAD_BYTES`, without the content. The metadata is a
-    text if it isn't among them: its reply address is unknown, not absent.
-    """
-    try:
-        head = from_json(payload[:HEAD_BYTES], allow_partial=True)
-    except ValueError:
-        return {}
-    if not isinstance(head, dict):
-        return {}
-    if head and len(payload) > HEAD_BYTES:
-        head.popitem()  # its value may be cut
-    head.pop("content", None)
-    return {"metadata": "not read", **head}
 
 
 def read_json_fast(payload: bytes, *, max_bytes: int = MAX_BYTES) -> JsonObject | None:

@@ -19,15 +19,7 @@ from pydantic import (
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
 from service.errors import InvalidRequestError, Problem, did_you_mean, escape_key
-from service.wire.payload import (
-    MAX_BYTES,
-    Id,
-    JsonObject,
-    ModelName,
-    canonical_json,
-    derive_id,
-    fingerprint,
-)
+from service.wire.payload import MAX_BYTES, JsonObject, canonical_json, derive_id, fingerprint
 from service.wire.protocol import Topics
 from service.wire.request import (
     BuildRequest,
@@ -41,6 +33,8 @@ from service.wire.response import BuildFailure, ResponseFields, WarningRecord
 from service.wire.validation import (
     MAX_COMPARED,
     RECALL_MODES,
+    Id,
+    ModelName,
     check_version,
     invalid_errors,
     is_build,

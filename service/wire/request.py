@@ -25,6 +25,7 @@ from pydantic import (
 )
 from pydantic.functional_validators import ModelWrapValidatorHandler
 from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import from_json
 
 from formatters.custom import TAG_PATTERN
 from formatters.guard import GUARD
@@ -36,15 +37,11 @@ from service.wire.payload import (
     MAX_BYTES,
     MAX_ID,
     MAX_OWNER_KEY,
-    Id,
     JsonObject,
-    ModelName,
-    OwnerKey,
     canonical_json_fast,
     clean_json,
     derive_id,
     fingerprint,
-    read_head,
     read_json,
     read_json_fast,
     write_json,
@@ -53,6 +50,9 @@ from service.wire.protocol import SCHEMA_VERSION
 from service.wire.validation import (
     INPUT_KEYS,
     MAX_COMPARED,
+    Id,
+    ModelName,
+    OwnerKey,
     check_consistency,
     check_ids,
     check_input,
@@ -157,6 +157,28 @@ class Envelope:
     #: False if the owner or the id can't be read: the owner is then empty or the id derived, and
     #: only the sender's own ``reply_to`` may get the error.
     identified: bool = True
+
+
+#: Bytes that are read of a message that is too large.
+HEAD_BYTES: Final = 65_536
+
+
+def read_head(payload: bytes) -> JsonObject:
+    """Return keys of a message that is too large to read, so that its sender can be answered.
+
+    They are those before the end of the first `HEAD_BYTES`, without the content. The metadata is a
+    text if it isn't among them: its reply address is unknown, not absent.
+    """
+    try:
+        head = from_json(payload[:HEAD_BYTES], allow_partial=True)
+    except ValueError:
+        return {}
+    if not isinstance(head, dict):
+        return {}
+    if head and len(payload) > HEAD_BYTES:
+        head.popitem()  # its value may be cut
+    head.pop("content", None)
+    return {"metadata": "not read", **head}
 
 
 def read_envelope(raw: Mapping[str, object], payload: bytes) -> Envelope | None:

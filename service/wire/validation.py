@@ -7,9 +7,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from formatters.model import Role
@@ -24,8 +24,12 @@ from service.errors import (
     not_among,
     shown,
 )
-from service.wire.payload import canonical_json, derive_id, digest
+from service.wire.payload import MAX_ID, MAX_OWNER_KEY, canonical_json, derive_id, digest
 
+OwnerKey = Annotated[str, Field(min_length=1, max_length=MAX_OWNER_KEY)]
+#: The id of a message, a run, a conversation or a row.
+Id = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
+ModelName = Annotated[str, Field(min_length=1, max_length=128)]
 #: The supported major version of the wire contract.
 MAJOR_VERSION: Final = "1"
 #: Required fields that a sender may omit, because the receiver derives them.

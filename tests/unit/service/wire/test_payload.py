@@ -9,16 +9,15 @@ from hypothesis import strategies as st
 from formatters.rows import MAX_DEPTH
 from service.errors import InvalidRequestError
 from service.wire.payload import (
-    HEAD_BYTES,
     canonical_json,
     canonical_json_fast,
     clean_json,
     digest,
     fingerprint,
-    read_head,
     read_json,
     read_json_fast,
 )
+from service.wire.request import HEAD_BYTES, read_head
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
