@@ -180,7 +180,7 @@ def make_worker(bus: Bus, builder: ContextBuilder, recent: RecentBuilds | None =
     """Assemble a worker; ``recent`` lists its builds and the requests that it refuses."""
     settings, metrics, pulse = builder.settings, builder.metrics, Pulse()
     builder = replace(builder, reports=bus.reports)
-    spans = BusSpans(builder.tracer, settings.bus)
+    spans = BusSpans(builder.tracer, settings.bus) if builder.tracer else None
     sender = Sender(bus, metrics)
     recorder = Recorder(builder.history, bus, settings, metrics)
     events = EventPublisher(bus, metrics)

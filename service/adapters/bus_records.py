@@ -32,12 +32,12 @@ def dead_letter_fields(delivery: Delivery, reason: str, at: datetime) -> dict[st
     }
 
 
-def written_ids(entry_id: str, recall: bytes | None) -> list[str]:
+def written_ids(entry_id: str, recall: bytes) -> list[str]:
     """Return the ids of an entry and of the one that was moved there, which ``recall`` may name.
 
-    That is its `RECALL_FIELD`, if any, which anyone may write.
+    That is its `RECALL_FIELD`, which anyone may write.
     """
-    moved = _ENTRY_ID.fullmatch(recall or b"")
+    moved = _ENTRY_ID.fullmatch(recall)
     return [entry_id, moved[0].decode()] if moved else [entry_id]
 
 

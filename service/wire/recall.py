@@ -19,16 +19,9 @@ from pydantic import (
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
 from service.errors import InvalidRequestError, Problem, did_you_mean, escape_key
-from service.wire.payload import MAX_BYTES, JsonObject, canonical_json, derive_id, fingerprint
+from service.wire.payload import MAX_BYTES, canonical_json, derive_id, fingerprint
 from service.wire.protocol import Topics
-from service.wire.request import (
-    BuildRequest,
-    RejectedError,
-    RequestFields,
-    Tolerant,
-    decode_as,
-    misplaced_keys,
-)
+from service.wire.request import RejectedError, RequestFields, Tolerant, decode_as, misplaced_keys
 from service.wire.response import BuildFailure, ResponseFields, WarningRecord
 from service.wire.validation import (
     MAX_COMPARED,
@@ -38,7 +31,6 @@ from service.wire.validation import (
     check_version,
     invalid_errors,
     is_build,
-    is_recall,
 )
 
 #: Limits of a recall's content: characters of a query and of a text, ids, messages on either
@@ -176,17 +168,6 @@ class RecallRequest(RequestFields):
             detail = self._explain_ignored(parent, key, known)
             warnings.append(WarningRecord(code="unknown_key", pointer=pointer, detail=detail))
         return warnings
-
-
-def decode_request(
-    payload: bytes, *, received_at: datetime | None = None, max_bytes: int = MAX_BYTES
-) -> BuildRequest | RecallRequest:
-    """Read a request of either kind as `decode` does; raises `RejectedError`."""
-
-    def choose(raw: JsonObject) -> type[BuildRequest | RecallRequest]:
-        return RecallRequest if is_recall(raw.get("content")) else BuildRequest
-
-    return decode_as(choose, payload, received_at=received_at, max_bytes=max_bytes)
 
 
 def decode_recall(

@@ -236,9 +236,12 @@ def error_response(
     return response if body.final else response.model_copy(update={"id": f"msg_{uuid.uuid4().hex}"})
 
 
+_RESPONSE: Final = TypeAdapter(SerializeAsAny[ResponseFields])
+
+
 def serialize(response: ResponseFields) -> bytes:
     """Return a response as JSON; its own method would make a string first."""
-    return response.__pydantic_serializer__.to_json(response)
+    return _RESPONSE.dump_json(response)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

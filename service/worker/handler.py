@@ -36,15 +36,10 @@ from service.ports.bus import (
     ReplyKind,
     lane_of,
 )
+from service.wire.payload import MAX_BYTES, JsonObject
 from service.wire.protocol import Topics
-from service.wire.recall import (
-    RecallRequest,
-    RecallResponse,
-    RecallSuccess,
-    decode_recall,
-    decode_request,
-)
-from service.wire.request import BuildRequest, Envelope, RejectedError
+from service.wire.recall import RecallRequest, RecallResponse, RecallSuccess, decode_recall
+from service.wire.request import BuildRequest, Envelope, RejectedError, decode_as
 from service.wire.response import (
     BuildResponse,
     ErrorBody,
@@ -53,6 +48,7 @@ from service.wire.response import (
     response_metadata,
     serialize,
 )
+from service.wire.validation import is_recall
 from service.worker.pace import Paces
 from service.worker.recorder import Recorder, times
 from service.worker.sender import Sender
@@ -100,7 +96,8 @@ class Handler:
     after_answer: Sequence[AfterAnswer]
     #: Called with each request that is refused, and the error.
     on_refusal: Callable[[Envelope, ContextBuilderError], object]
-    spans: BusSpans
+    #: None if no spans are collected.
+    spans: BusSpans | None
     #: Decides which requests are refused when an owner has too many.
     paces: Paces
 
@@ -243,7 +240,8 @@ class Handler:
             dead_letter=dead_letter,
         )
         with timed(self._metrics, "send"):
-            self.spans.describe_sending(answer)
+            if self.spans:
+                self.spans.describe_sending(answer)
             receipt = await self.sender.send(answer)
         if receipt.outcome is AnswerOutcome.FORBIDDEN:
             # an error on the common channel replaces what the server refuses to deliver
@@ -355,6 +353,17 @@ class Handler:
         is_recall = envelope.kind == "recall"
         topic = Topics.CONTEXT_RECALL_RESPONSE if is_recall else Topics.CONTEXT_BUILD_RESPONSE
         return f"{self._settings.prefix}{topic}"
+
+
+def decode_request(
+    payload: bytes, *, received_at: datetime | None = None, max_bytes: int = MAX_BYTES
+) -> AnyRequest:
+    """Read a request of either kind as `service.wire.request.decode`; raises `RejectedError`."""
+
+    def choose(raw: JsonObject) -> type[AnyRequest]:
+        return RecallRequest if is_recall(raw.get("content")) else BuildRequest
+
+    return decode_as(choose, payload, received_at=received_at, max_bytes=max_bytes)
 
 
 def record_build(

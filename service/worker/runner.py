@@ -21,7 +21,7 @@ from service.build.after_answer import AfterAnswer
 from service.config.settings import Settings
 from service.errors import BusError, StoreError
 from service.observe.readiness import Probe
-from service.observe.tracing import current_span, record_failure
+from service.observe.tracing import current_span, record_failure, with_caller_trace
 from service.ports.bus import Bus, Delivery
 from service.wire.response import StoredResult
 from service.worker.handler import Handler, Incoming
@@ -58,7 +58,8 @@ class Worker:
     bus: Bus
     settings: Settings
     handler: Handler
-    spans: BusSpans
+    #: None if no spans are collected.
+    spans: BusSpans | None
     #: Limits the bytes of large requests in work.
     admission: Admission
     #: The progress of the worker's loops, for health checks.
@@ -211,7 +212,7 @@ class Worker:
         received_at = time.time_ns()
         incoming = await self.handler.read(deliveries)
         results = await self.bus.find_results([request.identity for request in incoming])
-        if incoming:
+        if self.spans and incoming:
             envelopes = [request.envelope for request in incoming]
             self.spans.record_receipt(incoming[0].delivery.source, envelopes, received_at)
         return zip(incoming, results, strict=True)
@@ -224,7 +225,11 @@ class Worker:
                     await self._handle(request, result)
 
     async def _handle(self, incoming: Incoming, result: StoredResult | None) -> None:
-        with self.spans.process_span(incoming.delivery, incoming.envelope):
+        if self.spans:
+            span = self.spans.process_span(incoming.delivery, incoming.envelope)
+        else:
+            span = with_caller_trace(incoming.envelope.metadata.traceparent)
+        with span:
             try:
                 await self.handler.handle(incoming, result)
             except Exception as error:  # no error of a request may end the worker

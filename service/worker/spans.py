@@ -14,7 +14,6 @@ from service.observe.tracing import (
     remote_context,
     remote_span,
     trace_headers,
-    with_caller_trace,
 )
 from service.ports.bus import Answer, Delivery
 from service.wire.protocol import REQUESTS_GROUP, Topics
@@ -62,14 +61,9 @@ class BusSpans:
 
     def process_span(
         self, delivery: Delivery, envelope: Envelope
-    ) -> AbstractContextManager[object]:
-        """Return the span of processing a delivery, a child of the sender's span.
-
-        Without a tracer, the log lines of the delivery have the sender's trace.
-        """
+    ) -> AbstractContextManager[Span | None]:
+        """Return the span of processing a delivery, a child of the sender's span."""
         metadata = envelope.metadata
-        if self._tracer is None:
-            return with_caller_trace(metadata.traceparent)
         attributes: dict[str, Any] = {
             **self._messaging("process"),
             **_message_attributes(envelope.id, metadata.correlation_id),

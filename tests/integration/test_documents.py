@@ -55,9 +55,10 @@ from service.wire.events import Pruned
 from service.wire.history_row import ResultRow, read_row
 from service.wire.payload import MAX_BYTES, fingerprint
 from service.wire.protocol import Topics
-from service.wire.recall import RecallRequest, decode_request
+from service.wire.recall import RecallRequest
 from service.wire.request import BuildRequest
 from service.wire.response import BuildResponse
+from service.worker.handler import decode_request
 from tests.serving import serving
 from tests.support import SEARCH, lacking
 from tests.unit.service.conversation.talk import EXAMPLE, names

@@ -179,11 +179,12 @@ class MemoryInbox:
 def _delivery(topic: str, stream: Stream, entry_id: str, attempt: int) -> Delivery:
     fields = stream.entries[entry_id]
     recall = fields.get(RECALL_FIELD)
+    ids = [entry_id] if recall is None else written_ids(entry_id, recall)
     return Delivery(
         source=topic,
         token=entry_id,
         payload=fields.get("data", b""),
-        received_at=min(map(written_at, written_ids(entry_id, recall))),
+        received_at=min(map(written_at, ids)),
         attempt=attempt,
         recall=recall is not None,
     )

@@ -245,11 +245,12 @@ class RedisInbox:
         self, source: str, entry: str, fields: Mapping[bytes, bytes], attempt: int, behind: int = -1
     ) -> Delivery:
         recall = fields.get(RECALL_FIELD.encode())
+        ids = [entry] if recall is None else written_ids(entry, recall)
         return Delivery(
             source=source,
             token=entry,
             payload=fields.get(b"data", b""),
-            received_at=min(map(self._servers.clock.written_at, written_ids(entry, recall))),
+            received_at=min(map(self._servers.clock.written_at, ids)),
             attempt=attempt,
             behind=None if behind < 0 else behind,
             recall=recall is not None,

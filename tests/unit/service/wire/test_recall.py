@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from service.errors import InvalidRequestError, UnsupportedVersionError
-from service.wire.recall import RecallContent, RecallRequest, decode_recall, decode_request
+from service.wire.recall import RecallContent, RecallRequest, decode_recall
 from service.wire.request import BuildRequest, RejectedError
+from service.worker.handler import decode_request
 
 
 def raw(content: Any, **fields: Any) -> dict[str, Any]:
