@@ -60,7 +60,7 @@ class Hit(NamedTuple):
     #: Its number in the order of arrival.
     sequence: int
     #: The terms that it has.
-    terms: Set[int]
+    terms: frozenset[int]
 
 
 def choose_query(statistics: TermStatistics) -> IndexQuery:
@@ -93,6 +93,8 @@ def rank_hits(hits: Sequence[Hit], statistics: TermStatistics, limit: int) -> li
     weights = {term: idf(statistics.rows, rows) for term, rows in statistics.having.items()}
     ordered = sorted(hits, key=lambda hit: hit.sequence)
     scores: dict[int, float] = {}
+    #: The same for many rows, as questions have few terms.
+    by_terms: dict[tuple[Set[int], Set[int]], float] = {}
     first = last = 0
     for hit in ordered:
         while ordered[first].sequence < hit.sequence - NEIGHBOUR_DISTANCE:
@@ -101,13 +103,16 @@ def rank_hits(hits: Sequence[Hit], statistics: TermStatistics, limit: int) -> li
             last += 1
         nearby = hit.terms
         if last - first > 1:  # most hits of a long history have no other one nearby
-            nearby = {term for other in ordered[first:last] for term in other.terms}
-        # always in the order of the weights, as a sum of floats depends on it
-        scores[hit.sequence] = sum(
-            weight if term in hit.terms else NEIGHBOUR_WEIGHT * weight
-            for term, weight in weights.items()
-            if term in nearby
-        )
+            nearby = nearby.union(*[other.terms for other in ordered[first:last]])
+        both = (hit.terms, nearby)
+        if both not in by_terms:
+            # always in the order of the weights, as a sum of floats depends on it
+            by_terms[both] = sum(
+                weight if term in hit.terms else NEIGHBOUR_WEIGHT * weight
+                for term, weight in weights.items()
+                if term in nearby
+            )
+        scores[hit.sequence] = by_terms[both]
     # of rows with equal scores the newer comes first
     return sorted(scores, key=lambda number: (scores[number], number), reverse=True)[:limit]
 

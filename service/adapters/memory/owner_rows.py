@@ -133,10 +133,8 @@ class OwnerRows:
         older = shown[: bisect_left(shown, end)]
         matching = ((row.sequence, index) for index, row in enumerate(older) if row.matches(query))
         indexes = dict(nlargest(MAX_FOUND, matching))  # those that arrived last
-        hits = [
-            Hit(number, statistics.having.keys() & older[index].keys)
-            for number, index in indexes.items()
-        ]
+        known = frozenset(statistics.having)
+        hits = [Hit(row, known.intersection(older[index].keys)) for row, index in indexes.items()]
         most = request.max_rows // ROWS_PER_HIT
         best = merge_hits(rank_hits(hits, statistics, most), request.similar, most)
         numbers = set(best)

@@ -72,8 +72,8 @@ async def search_rows(
     if query.alone or query.pairs:
         matching, wanted = _HITS[dialect](query, scope_keys)
         rows = await connection.execute(matching, {"in_owner": owner, **before, **wanted})
-        known = statistics.having.keys()
-        hits = [Hit(sequence, known & terms) for sequence, terms in rows.all()]
+        known = frozenset(statistics.having)
+        hits = [Hit(sequence, known.intersection(terms)) for sequence, terms in rows.all()]
     most = request.max_rows // ROWS_PER_HIT
     best = merge_hits(rank_hits(hits, statistics, most), request.similar, most)
     rows = await connection.execute(_POSITIONS[dialect], {"in_owner": owner, "numbers": best})

@@ -44,10 +44,16 @@ def test_a_conversation_bounds_what_a_term_can_find() -> None:
 def test_rare_terms_and_rows_close_by_make_a_row_better() -> None:
     """A row with both words precedes one next to the other word, which precedes one alone."""
     reported = known(10, 10)
-    hits = [Hit(1, {1}), Hit(50, {1}), Hit(52, {2}), Hit(90, {1, 2}), Hit(200, {2})]
+    hits = [
+        Hit(1, frozenset({1})),
+        Hit(50, frozenset({1})),
+        Hit(52, frozenset({2})),
+        Hit(90, frozenset({1, 2})),
+        Hit(200, frozenset({2})),
+    ]
     assert rank_hits(hits[::-1], reported, 9) == [90, 52, 50, 200, 1]
     assert rank_hits(hits, reported, 2) == [90, 52]
-    assert rank_hits([Hit(1, {1}), Hit(90, {2})], known(10, 900), 1) == [1]
+    assert rank_hits([Hit(1, frozenset({1})), Hit(90, frozenset({2}))], known(10, 900), 1) == [1]
 
 
 def test_stretches_keep_the_order_of_the_best() -> None:
