@@ -242,7 +242,9 @@ class Fetching:
 
     def _text(self, selection: Selection) -> str:
         block = replace(_BLOCK, entries=insert_day_lines(selection.entries))
-        notes = "".join(map(self._note, selection.more))
+        # the pages of a query that matches nothing are no use to a model
+        more = () if selection.not_found == NO_MATCH_NOTE else selection.more
+        notes = "".join(map(self._note, more))
         # the ids in notes may be long, and counts may be raised so that not even the header fits
         texts = [block.text + selection.not_found + notes, block.text]
         if not selection.entries:

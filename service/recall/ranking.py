@@ -87,15 +87,13 @@ def rank(question: str, passages: Sequence[Passage], now: datetime | None = None
 
 
 def has_match(question: str, passages: Sequence[Passage]) -> bool:
-    """Return whether a passage has a term of the question; without one, any ranking is a guess."""
+    """Return whether a passage has a word of the question, in any form, or of a kind it names."""
     if not passages:
         return False
     read = read_question(question, passages, None)
-    stems, grams = read.stems.keys() | read.kinds, read.grams.keys()
-    return any(
-        not (stems.isdisjoint(each.stems) and grams.isdisjoint(each.grams))
-        for each in read_corpus(passages, read.language).analyses
-    )
+    terms = read.stems.keys() | read.kinds
+    analyses = read_corpus(passages, read.language).analyses
+    return any(not terms.isdisjoint(each.stems) for each in analyses)
 
 
 def _weigh(features: Mapping[str, Values], weights: Mapping[str, float]) -> list[float]:

@@ -143,11 +143,13 @@ async def test_a_query_of_nothing_finds_nothing(make_builder: MakeBuilder) -> No
 
 async def test_a_query_that_matches_nothing_says_so(builder: ContextBuilder) -> None:
     """The rows that come nevertheless are a guess; the tokens hold with the line, too."""
-    for query, guessed in (("zebra", True), ("Where is the spare key?", False)):
+    # endings such as "tes" are no words
+    for query, guessed in (("kubernetes", True), ("Where are the spare keys?", False)):
         for max_tokens in (80, 300):
             answer = await recall(builder, query=query, max_tokens=max_tokens)
             assert answer.messages
             assert ("(not found: no message has a word of the query)" in answer.text) is guessed
+            assert ("(more: " in answer.text) is not guessed
             assert answer.usage.total <= max_tokens
 
 

@@ -6,7 +6,7 @@ from formatters.model import Passage, Role
 from service.recall.corpus import read_corpus
 from service.recall.features import compute_features
 from service.recall.question import read_question
-from service.recall.ranking import LONG_WEIGHTS, WEIGHTS, rank
+from service.recall.ranking import LONG_WEIGHTS, WEIGHTS, has_match, rank
 from service.recall.terms import DEFAULT
 
 NOW = datetime(2025, 12, 10, 8, tzinfo=UTC)
@@ -265,3 +265,13 @@ def test_an_index_finds_what_a_search_without_it_does() -> None:
         "rain": [(n, 1) for n in range(9)],
         "other": [],
     }
+
+
+def test_a_match_has_a_word_of_the_question() -> None:
+    """In any form, or of a kind; an ending that words share is no match."""
+    passages = [Passage("Which one took the keys to the bingo?", Role.HUMAN)]
+
+    assert has_match("key", passages)
+    assert has_match("Which games?", passages)
+    assert not has_match("xylophone", passages)
+    assert not has_match("key", [])
