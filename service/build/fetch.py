@@ -341,7 +341,7 @@ class Fetching:
             lambda passages: ranker(facts.current_input, passages, now) if passages else (),
         )
         passages = [row.passage for row in rows if row.passage]
-        matches = bool(facts.similarities) or has_match(facts.current_input, passages)
+        matches = bool(facts.similarities) or has_match(facts.current_input, passages, now)
         note = NO_MATCH_NOTE if passages and not matches else ""
         room = self._room - self._count(note)
         block = replace(block, entries=tuple(map(self._with_handle, rows)))

@@ -1,19 +1,21 @@
 """Rows of a conversation that took place elsewhere, stored in an owner's history."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final
 
 import structlog
 from pydantic import Field
 
+from formatters.model import Row
 from service.build.brought_rows import explain_foreign
 from service.errors import InvalidRequestError, Problem, RowRefusedError
 from service.http.endpoint import Body, EndpointCall, validated
 from service.http.error_responses import HttpError
 from service.wire.history_row import HistoryRow
 from service.wire.payload import clean_json, read_json
+from service.wire.response import WarningRecord
 from service.wire.validation import Id, check_ids
 
 log = structlog.get_logger(__name__)
@@ -39,6 +41,8 @@ class Imported:
     known: int
     #: Ids that other rows of the history have; these rows stay.
     conflicts: Sequence[str]
+    #: What of the rows is not read.
+    warnings: Sequence[WarningRecord] = ()
 
 
 async def import_history(call: EndpointCall) -> Imported:
@@ -62,7 +66,16 @@ async def import_history(call: EndpointCall) -> Imported:
         if row.id in by_id and row.differs(by_id[row.id], body.conversation_id)
     ]
     log.info("history.imported", owner_key=owner_key, rows=stored, conflicts=len(conflicts))
-    return Imported(stored=stored, known=len(rows) - stored, conflicts=conflicts)
+    known, warnings = len(rows) - stored, tuple(_warn_of_foreign(rows))
+    return Imported(stored=stored, known=known, conflicts=conflicts, warnings=warnings)
+
+
+def _warn_of_foreign(rows: Sequence[Row]) -> Iterator[WarningRecord]:
+    foreign = {index: detail for index, row in enumerate(rows) if (detail := explain_foreign(row))}
+    if foreign:
+        first, detail = next(iter(foreign.items()))
+        detail += f"; such rows: {len(foreign)}"
+        yield WarningRecord(code="content_skipped", pointer=f"/rows/{first}/content", detail=detail)
 
 
 def _read_body(payload: bytes, owner_key: str) -> ImportBody:
@@ -78,8 +91,6 @@ def _read_body(payload: bytes, owner_key: str) -> ImportBody:
         except InvalidRequestError as error:
             pointer = f"/rows/{index}"
             problems += (Problem(pointer + each.pointer, each.detail) for each in error.problems)
-        if "content" in row and (detail := explain_foreign(row)):
-            problems.append(Problem(f"/rows/{index}/content", detail))
         if row.get("owner_key") not in (None, owner_key):
             problems.append(Problem(f"/rows/{index}/owner_key", "differs from X-Owner-Key"))
     if problems:

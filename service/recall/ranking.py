@@ -11,6 +11,7 @@ from service.budget.groups import Strategy
 from service.budget.strategies import STRATEGIES
 from service.budget.strategies.relevance import Relevance
 from service.recall.corpus import Corpus, Values, read_corpus
+from service.recall.dates import find_days
 from service.recall.features import compute_features
 from service.recall.question import read_question
 from service.recall.similarity import add_similarity
@@ -86,11 +87,16 @@ def rank(question: str, passages: Sequence[Passage], now: datetime | None = None
     return [int((score - least) / cost * UNITS + 0.5) / UNITS for score, cost in pairs]
 
 
-def has_match(question: str, passages: Sequence[Passage]) -> bool:
-    """Return whether a passage has a word of the question, in any form, or of a kind it names."""
+def has_match(question: str, passages: Sequence[Passage], now: datetime | None) -> bool:
+    """Return whether a passage has a word of the question, in any form, or of a kind it names.
+
+    A question that names a day is about what was said then, whatever the words.
+    """
     if not passages:
         return False
-    read = read_question(question, passages, None)
+    read = read_question(question, passages, now)
+    if find_days(read.text, now):
+        return True
     terms = read.stems.keys() | read.kinds
     analyses = read_corpus(passages, read.language).analyses
     return any(not terms.isdisjoint(each.stems) for each in analyses)

@@ -15,8 +15,9 @@ from pydantic import (
 from formatters.model import Row
 from formatters.rows import as_mapping, read_content, read_role
 from formatters.times import parse_timestamp
+from service.errors import InvalidRequestError
 from service.wire.payload import clean_json, read_json
-from service.wire.validation import Id, OwnerKey, check_ids, explain_misnamed_content, invalid
+from service.wire.validation import Id, OwnerKey, check_ids, explain_misnamed_content
 
 #: JSON Schema can't ignore case; these are the usual spellings.
 _ANSWER_ROLES: Final = {"enum": ["AI", "ai", "ASSISTANT", "assistant", "TOOL", "tool"]}
@@ -143,4 +144,8 @@ def read_row(model: type[AnyRow], payload: bytes, *, max_bytes: int) -> AnyRow:
     try:
         return model.model_validate(clean_json(raw))
     except ValidationError as error:
-        raise invalid(error, what="the row") from error
+        # without the value that `invalid` quotes: it gets into logs and dead letters
+        first = error.errors()[0]
+        pointer = "".join(f"/{step}" for step in first["loc"])
+        detail = first["msg"].removeprefix("Value error, ")
+        raise InvalidRequestError(f"{pointer or 'the row'}: {detail}") from error

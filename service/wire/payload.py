@@ -14,7 +14,7 @@ from typing import Final
 import orjson
 
 from formatters.rows import MAX_DEPTH, fix_surrogates
-from service.errors import InvalidRequestError, Problem, escape_key, shown
+from service.errors import InvalidRequestError, Problem, escape_key
 
 #: Bytes of the largest message that is read.
 MAX_BYTES: Final = 4 * 1024 * 1024
@@ -54,8 +54,19 @@ def read_json(payload: bytes, *, max_bytes: int = MAX_BYTES) -> JsonObject:
     except ValueError as error:  # Python's limit for whole numbers
         raise InvalidRequestError("a number has too many digits; write it as a text") from error
     if not isinstance(value, dict):
-        raise InvalidRequestError(f"must be a JSON object, not {shown(value)}")
+        raise InvalidRequestError(f"must be a JSON object, not {_kind(value)}")
     return value
+
+
+def _kind(value: object) -> str:
+    """Return what a value is, without the value: logs have no texts of strangers."""
+    names: dict[type, str] = {
+        list: "an array",
+        str: "a string",
+        bool: "a boolean",
+        type(None): "null",
+    }
+    return names.get(type(value), "a number")
 
 
 def read_json_fast(payload: bytes, *, max_bytes: int = MAX_BYTES) -> JsonObject | None:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache, cached_property
 from itertools import islice
@@ -154,8 +154,8 @@ class Envelope:
     kind: RequestKind = "build"
     #: Whether the metadata, or where it sends the reply, can't be read.
     reply_unreadable: bool = False
-    #: False if the owner or the id can't be read: the owner is then empty or the id derived, and
-    #: only the sender's own ``reply_to`` may get the error.
+    #: False if the owner or the id can't be read, or not all of the message: the owner may be empty
+    #: or the id derived, the error isn't stored, and only the sender's ``reply_to`` may get it.
     identified: bool = True
 
 
@@ -735,5 +735,9 @@ def decode_as(
         }
         return choose(raw).model_validate(raw if plain else clean_json(raw), context=context)
     except ContextBuilderError as error:
-        head = read_head(payload) if len(payload) > max_bytes else raw
-        raise RejectedError(error, read_envelope(head, payload)) from error
+        if len(payload) <= max_bytes:
+            raise RejectedError(error, read_envelope(raw, payload)) from error
+        envelope = read_envelope(read_head(payload), payload)
+        # not stored under the id, which the request may have again when it is shorter
+        unstored = envelope and replace(envelope, identified=False)
+        raise RejectedError(error, unstored) from error

@@ -1,39 +1,13 @@
 """Check that a tool is an OpenAI function definition that can be written as JSON."""
 
 import json
-from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
 
-from pydantic import AfterValidator, BaseModel, Field, ValidationError, ValidationInfo
+from service.errors import Problem, ToolError, escape_key, shown
 
-from service.errors import Problem, ToolError, shown
-from service.wire.validation import invalid
-
-#: What is said of a tool in another form.
-_FORM: Final = 'a tool has the form {"type": "function", "function": {"name": …, "parameters": …}}'
-
-
-def _is_property(name: str, info: ValidationInfo) -> str:
-    if name not in info.data.get("properties", (name,)):
-        raise ValueError(f"{shown(name)} is not a property")
-    return name
-
-
-class _Parameters(BaseModel):
-    type: Literal["object"]
-    properties: dict[str, Mapping[Any, Any]] = {}
-    required: list[Annotated[str, AfterValidator(_is_property)]] = []
-
-
-class _Function(BaseModel):
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
-    description: str = ""
-    parameters: _Parameters = _Parameters(type="object")
-
-
-class _Definition(BaseModel):
-    type: Literal["function"]
-    function: _Function
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 def check_definition(definition: object, where: str) -> None:
@@ -42,21 +16,71 @@ def check_definition(definition: object, where: str) -> None:
     Raises:
         ToolError: It is invalid; has all problems, with pointers relative to the definition.
     """
-    try:
-        _Definition.model_validate(definition)
-        json.dumps(definition, allow_nan=False, ensure_ascii=False).encode()
-    except ValidationError as error:
-        problems = invalid(error).problems
+    problems = list(_problems(definition)) or list(_json_problems(definition))
+    if problems:
         causes = "; ".join(f"{problem.pointer} {problem.detail}".strip() for problem in problems)
-        if problems[0].pointer in ("/type", "/function"):
-            causes += f"; {_FORM}"
-        raise ToolError(f"{where}: {causes}", problems) from error
-    except (TypeError, ValueError, RecursionError) as error:
-        problem = Problem("", f"cannot be written as JSON: {error}")
-        raise ToolError(f"{where}: {problem.detail}", [problem]) from error
+        raise ToolError(f"{where}: {causes}", problems)
 
 
 def tool_name(definition: Mapping[str, object]) -> str:
     """Return the name of a tool; an empty one if the definition is invalid."""
     function = definition.get("function")
     return str(function.get("name")) if isinstance(function, Mapping) else ""
+
+
+def _problems(definition: object) -> Iterator[Problem]:
+    if not isinstance(definition, Mapping):
+        yield Problem("", f"must be an object, not {type(definition).__name__}")
+        return
+    if definition.get("type") != "function":
+        form = 'a tool has the form {"type": "function", "function": {"name": …, "parameters": …}}'
+        yield Problem("/type", f'must be "function"; {form}')
+    function = definition.get("function")
+    if not isinstance(function, Mapping):
+        yield Problem("/function", "must be an object")
+        return
+    name = function.get("name")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        yield Problem("/function/name", "must be 1 to 64 letters, digits, _, . or -")
+    if not isinstance(function.get("description", ""), str):
+        yield Problem("/function/description", "must be a string")
+    if "parameters" in function:
+        yield from _parameter_problems(function["parameters"], "/function/parameters")
+
+
+def _parameter_problems(parameters: object, pointer: str) -> Iterator[Problem]:
+    if not isinstance(parameters, Mapping):
+        yield Problem(pointer, "must be a JSON schema object")
+        return
+    if parameters.get("type") != "object":
+        yield Problem(f"{pointer}/type", 'must be "object"')
+    properties = parameters.get("properties", {})
+    if not isinstance(properties, Mapping):
+        yield Problem(f"{pointer}/properties", "must be an object")
+        return
+    for name, schema in properties.items():
+        if not isinstance(name, str):
+            yield Problem(f"{pointer}/properties", f"the name {shown(name)} must be a string")
+        elif not isinstance(schema, Mapping):
+            yield Problem(f"{pointer}/properties/{escape_key(name)}", "must be an object")
+    yield from _required_problems(parameters.get("required", []), properties, pointer)
+
+
+def _required_problems(
+    required: object, properties: Mapping[str, object], pointer: str
+) -> Iterator[Problem]:
+    if not isinstance(required, list | tuple):
+        yield Problem(f"{pointer}/required", "must be a list of property names")
+        return
+    for index, name in enumerate(required):
+        if not isinstance(name, str):
+            yield Problem(f"{pointer}/required/{index}", "must be a string")
+        elif name not in properties:
+            yield Problem(f"{pointer}/required/{index}", f"{shown(name)} is not a property")
+
+
+def _json_problems(definition: object) -> Iterator[Problem]:
+    try:
+        json.dumps(definition, allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        yield Problem("", f"cannot be written as JSON: {error}")

@@ -202,9 +202,7 @@ def omit_derived(schema: dict[str, Any]) -> None:
     schema["required"] = [name for name in schema["required"] if name not in DERIVED]
 
 
-def invalid(
-    error: ValidationError, known: Iterable[str] = (), what: str = "the request"
-) -> InvalidRequestError:
+def invalid(error: ValidationError, known: Iterable[str] = ()) -> InvalidRequestError:
     """Return a validation error of pydantic as an error of ours, with JSON pointers.
 
     ``known`` are the keys among which one for an unknown key is suggested.
@@ -213,7 +211,7 @@ def invalid(
         Problem(_pointer_of(detail["loc"]), _detail_of(detail, known)) for detail in error.errors()
     ]
     first = problems[0]
-    return InvalidRequestError(f"{first.pointer or what}: {first.detail}", problems)
+    return InvalidRequestError(f"{first.pointer or 'the request'}: {first.detail}", problems)
 
 
 @contextmanager
@@ -266,7 +264,7 @@ def _detail_of(detail: ErrorDetails, known: Iterable[str]) -> str:
         message += not_among(detail["input"], message)
     if detail["type"] == "missing":
         message = f"is required{_explain_slip(str(last[0]), detail['input'])}"
-    elif detail["type"] == "model_type":
+    elif detail["loc"] in {("content", "run"), ("content", "short")}:
         message = "must be an object"
     return message if _OF_INPUT.isdisjoint(last) else f"{message}; {INPUT_KEYS}"
 

@@ -5,6 +5,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
 import structlog
@@ -16,7 +17,7 @@ from service.ports.bus import Bus
 from service.wire.payload import MAX_ID, MAX_OWNER_KEY, write_json
 from service.wire.protocol import Topics
 from service.wire.recall import RecallResponse, RecallSuccess
-from service.wire.request import read_text_id
+from service.wire.request import RejectedError, decode_again, read_text_id
 from service.wire.response import BuildResponse, BuildSuccess, ErrorBody
 from service.worker.spans import BusSpans
 
@@ -209,10 +210,12 @@ class ContextClient:
 
 def _check_identity(sent: dict[str, Any]) -> None:
     """Raise what a worker would answer without its owner and id, so that no caller gets it."""
-    for key, most in {"owner_key": MAX_OWNER_KEY, "id": MAX_ID}.items():
-        if read_text_id(sent, key, most) is None:
-            detail = f"must be a text of 1 to {most} characters, without lone surrogates"
-            raise InvalidRequestError(f"/{key}: {detail}", [Problem(f"/{key}", detail)])
+    lengths = {"owner_key": MAX_OWNER_KEY, "id": MAX_ID}
+    if None in [read_text_id(sent, key, most) for key, most in lengths.items()]:
+        try:
+            decode_again(sent, received_at=datetime.now(UTC))
+        except RejectedError as rejected:
+            raise rejected.error from rejected
 
 
 @asynccontextmanager

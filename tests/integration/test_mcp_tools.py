@@ -215,9 +215,9 @@ async def test_bad_tools_are_refused_and_others_kept(server: ToolServer) -> None
     assert list(listed.refused) == [
         "its: tool 1: /name must be 1 to 128 characters",
         "its: tool 2: must be an object, not str",
-        "its: tool 'no_type': /function/parameters/type is required",
+        "its: tool 'no_type': /function/parameters/type must be \"object\"",
         "its: tool 'wide': /function/parameters/required/0 'x' is not a property",
-        "its: tool 'wrong': /function/description Input should be a valid string",
+        "its: tool 'wrong': /function/description must be a string",
     ]
 
 

@@ -98,6 +98,20 @@ async def test_hits_take_the_place_of_most_newest_rows(
     assert newest[0] * 4 <= newest[1] == newest[2]
 
 
+async def test_a_full_page_and_hits_are_no_more_than_the_most_rows(
+    make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """With few hits all newest rows are candidates, and the oldest hits give way."""
+    memory = MemorySettings(whole_rows=WHOLE, max_rows=30)
+    builder = make_builder(settings=Settings(memory=memory))
+    rows = [{**each, "content": KEY if n < 240 else FILLING} for n, each in enumerate(history())]
+    await builder.history.append("o", rows)
+    request = make_request("the key", strategy="relevance", memory_tokens=400)
+    read = (await builder.build_or_raise(request)).gathered.history
+
+    assert len(read.messages) == 30
+
+
 async def test_a_question_without_words_is_searched_with_those_of_the_last_turn(
     builder: ContextBuilder, make_request: MakeRequest
 ) -> None:

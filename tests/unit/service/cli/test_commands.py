@@ -233,7 +233,7 @@ def test_tools_are_checked_one_by_one(ctxb: Ctxb) -> None:
     Path("good.json").write_text(json.dumps([TOOL]))
     result = ctxb("tools", "check", "bad.json", "good.json")
     assert result.exit_code == Exit.CONFIGURATION
-    assert "bad.json: tool 0: /function is required; a tool has" in result.stderr
+    assert "bad.json: tool 0: /function must be an object" in result.stderr
     assert "ok: good.json: 1 tool, " in result.stdout
     assert ctxb("tools", "check", "good.json").exit_code == Exit.OK
     assert "no tools in the settings" in ctxb("tools", "check").stderr

@@ -127,17 +127,21 @@ RESULT = {"type": "tool_result", "tool_use_id": "c1", "content": "a pot"}
 
 
 @pytest.mark.parametrize(("role", "part"), [("assistant", USE), ("user", RESULT)])
-async def test_calls_and_results_in_blocks_are_refused(
+async def test_calls_and_results_in_blocks_have_a_warning(
     make_builder: MakeBuilder, role: str, part: dict[str, Any]
 ) -> None:
-    """Contexts read only the text of such rows; the error says how to write the rest."""
+    """Contexts read only the text of such rows; it says how to write the rest."""
     content = [{"type": "text", "text": "I look"}, part]
-    found = await problems(make_builder(), {"rows": [{**ROW, "role": role, "content": content}]})
+    row = {**ROW, "role": role, "content": content}
+    found = await imported(make_builder(), {"rows": [ROW, {**row, "id": "m2"}]})
+    (warning,) = found.warnings
 
-    assert found == {
-        "/rows/0/content": f"blocks of type {part['type']}: not read; write calls as tool_calls,"
-        " and each result as a message of the role tool"
-    }
+    assert found.stored == 2
+    assert (warning.code, warning.pointer) == ("content_skipped", "/rows/1/content")
+    assert warning.detail == (
+        f"blocks of type {part['type']}: not read; write calls as tool_calls,"
+        " and each result as a message of the role tool; such rows: 1"
+    )
 
 
 async def test_blocks_whose_calls_are_given_as_well_are_stored(make_builder: MakeBuilder) -> None:
@@ -149,7 +153,8 @@ async def test_blocks_whose_calls_are_given_as_well_are_stored(make_builder: Mak
         {"id": "m3", "role": "assistant", "content": [USE], "tool_calls": [call]},
     ]
 
-    assert (await imported(make_builder(), {"rows": rows})).stored == 3
+    found = await imported(make_builder(), {"rows": rows})
+    assert (found.stored, found.warnings) == (3, ())
 
 
 @pytest.mark.parametrize(

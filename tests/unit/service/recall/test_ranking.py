@@ -271,7 +271,8 @@ def test_a_match_has_a_word_of_the_question() -> None:
     """In any form, or of a kind; an ending that words share is no match."""
     passages = [Passage("Which one took the keys to the bingo?", Role.HUMAN)]
 
-    assert has_match("key", passages)
-    assert has_match("Which games?", passages)
-    assert not has_match("xylophone", passages)
-    assert not has_match("key", [])
+    assert has_match("key", passages, NOW)
+    assert has_match("Which games?", passages, NOW)
+    assert has_match("What was said yesterday?", passages, NOW)
+    assert not has_match("xylophone", passages, NOW)
+    assert not has_match("key", [], NOW)

@@ -58,7 +58,7 @@ def test_what_is_no_tool_is_refused() -> None:
         "s: tool 0: must be an object, not int",
         "s: tool 1: /name must be 1 to 128 characters",
         "s: tool 3: there is another tool 'a'",
-        "s: tool 'b': /function/parameters must be an object",
+        "s: tool 'b': /function/parameters must be a JSON schema object",
         f"s: tool 'huge': takes more than {MAX_DEFINITION_CHARS} characters",
     ]
 

@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from service.adapters.tokens import encodings, tokenizers
-from service.adapters.tokens.encodings import VocabularyError
+from service.adapters.tokens.encodings import PACKAGED, VocabularyError
 from service.adapters.tokens.tokenizers import (
     TiktokenCounter,
     TiktokenTokenizers,
@@ -24,7 +24,7 @@ from service.adapters.tokens.tokenizers import (
 def counters() -> TiktokenTokenizers:
     """Give the counters, with both vocabularies loaded."""
     opened = TiktokenTokenizers()
-    opened.load()
+    opened.load(*PACKAGED)
     return opened
 
 

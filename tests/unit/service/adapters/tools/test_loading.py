@@ -67,9 +67,7 @@ def test_a_module_without_tools_has_none(module: ModuleType) -> None:
 def test_a_bad_dict_is_named(module: ModuleType) -> None:
     """A ``*_TOOL`` dict that is no definition is refused by module and name."""
     vars(module)["BAD_TOOL"] = {"type": "function"}
-    with pytest.raises(
-        ToolError, match=r"made_up_tools\.BAD_TOOL: /function is required; a tool has"
-    ):
+    with pytest.raises(ToolError, match=r"made_up_tools\.BAD_TOOL: /function must be an object"):
         discover("made_up_tools")
 
 
