@@ -94,8 +94,16 @@ CODES: Final[Mapping[str, ErrorCode]] = {
         title="No response arrived in time; the request may still be built",
         retryable=True,
         on_the_wire=False,
-        when="The client's timeout expired, or over HTTP the bus is unavailable.",
+        when="The client's timeout expired.",
         remedy="Retry with the same `id`, which returns a stored answer. Check that a worker runs.",
+    ),
+    "bus_unavailable": ErrorCode(
+        title="The bus can't be reached",
+        retryable=True,
+        on_the_wire=False,
+        when="Over HTTP, the worker lost its connection to the bus, or the bus refused a command.",
+        remedy="Retry with the same `id` after a moment. If this happens often, check the bus with "
+        "`ctxb doctor`.",
     ),
     "no_worker": ErrorCode(
         title="No worker listens on the request channel",

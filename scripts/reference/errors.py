@@ -8,7 +8,6 @@ from service.http.error_responses import status_of
 #: Statuses that depend on more than the code; one that HTTP doesn't have is empty.
 _STATUSES: Final = {
     "internal": "500, 503 if retryable",
-    "no_answer": "504, 503 without the bus",
     "no_worker": "",
 }
 

@@ -40,6 +40,7 @@ STATUSES: Final[Mapping[str, int]] = {
     "budget_exceeded": 422,
     "overloaded": 429,
     "history_unavailable": 503,
+    "bus_unavailable": 503,
     "no_answer": 504,
 }
 
@@ -67,7 +68,7 @@ def json_response(body: str | bytes, status: int = 200) -> Response:
     return Response(body, status_code=status, headers=headers, media_type="application/json")
 
 
-def http_error_response(error: ContextBuilderError, status: int | None = None) -> Response:
-    """Return an error as a response, by default with the status of its code."""
-    status = status or status_of(error.code, retryable=error.retryable)
+def http_error_response(error: ContextBuilderError) -> Response:
+    """Return an error as a response, with the status of its code."""
+    status = status_of(error.code, retryable=error.retryable)
     return json_response(_ANSWER.dump_json(ErrorAnswer(error=ErrorBody.of(error))), status)

@@ -111,8 +111,8 @@ async def _on_error(request: Request, error: Exception) -> Response:
         if isinstance(error, StoreError) and error.retryable:
             public = HistoryUnavailableError("the store is unavailable")
         elif error.retryable:
-            public = HttpError("no_answer", "the bus is unavailable")
-        return http_error_response(public, status=503 if error.retryable else None)
+            public = HttpError("bus_unavailable", "the bus is unavailable")
+        return http_error_response(public)
     known = error if isinstance(error, ContextBuilderError) else ContextBuilderError()
     return http_error_response(known)
 

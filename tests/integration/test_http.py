@@ -320,7 +320,7 @@ async def test_an_outage_is_reported_as_one(scene: Scene, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(scene.bus.reports, "get", away)
     monkeypatch.setattr(scene.builder.history, "stats", BrokenHistory().stats)
-    codes = {f"/v1/builds/bld_{'0' * 32}": "no_answer", "/v1/history": "history_unavailable"}
+    codes = {f"/v1/builds/bld_{'0' * 32}": "bus_unavailable", "/v1/history": "history_unavailable"}
     for path, code in codes.items():
         answer = await scene.get(path)
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")

@@ -19,6 +19,7 @@ export const ADVICE = {
   overloaded: "The worker is busy. Try again in a moment.",
   unreachable: "Start the worker, or wait for it: the page reconnects by itself.",
   history_unavailable: "The store is unavailable. Try again when it is back.",
+  bus_unavailable: "The bus is unavailable. Try again when it is back.",
   internal: "The worker's log says more. Try again in a moment.",
 };
 
