@@ -133,7 +133,7 @@ CODES: Final[Mapping[str, ErrorCode]] = {
         "`http.allowed_origins`, `http.build` or `recorder.enabled`.",
     ),
     "not_found": ErrorCode(
-        title="The owner has nothing of that name",
+        title="Nothing of that name was found",
         on_the_wire=False,
         when="A path, a build or a row doesn't exist, or belongs to another owner. Builds are "
         "shown as long as their report is kept.",
@@ -341,7 +341,7 @@ class HistoryUnavailableError(ContextBuilderError, code="history_unavailable"):
 
 
 class NotFoundError(ContextBuilderError, code="not_found"):
-    """The owner has nothing of that name."""
+    """Nothing of that name was found."""
 
 
 class OverloadedError(ContextBuilderError, code="overloaded"):

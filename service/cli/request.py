@@ -212,7 +212,7 @@ def make_request(options: RequestOptions) -> dict[str, Any]:
     elif content:
         raise typer.BadParameter("--profile and --timezone-offset go with --input only")
     else:
-        request = read_json(read_bytes(options.request))
+        request = read_request(options.request)
     names = {"owner_key": options.owner, "conversation_id": options.conversation}
     request.update({name: value for name, value in names.items() if value is not None})
     set_options(request, _context_options(options))
@@ -224,6 +224,15 @@ def _explain(settings: Settings, request: dict[str, Any], content: BuildSuccess)
     valid, ids = BuildRequest.model_validate(request), decided_ids(content.decisions)
     texts = find_texts(settings, valid.owner_key, ids, valid.options.past)
     print_explanation(content, texts)
+
+
+def read_request(path: Path) -> dict[str, Any]:
+    """Read a request of any size from a file: where it goes, its limit is checked.
+
+    Raises as `read_bytes` and `service.wire.payload.read_json` do.
+    """
+    data = read_bytes(path)
+    return read_json(data, max_bytes=len(data))
 
 
 def read_bytes(path: Path) -> bytes:

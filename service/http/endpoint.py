@@ -154,7 +154,7 @@ async def _read_call(
     query = validated(endpoint.query, dict(request.query_params))
     body: object = None
     if endpoint.body is not None:
-        payload = await _read_body(request, limit)
+        payload = await _read_body(request, limit, " (bus.max_payload_bytes)" * endpoint.raw)
         if endpoint.raw:
             body = payload
         else:
@@ -188,8 +188,11 @@ def validated(model: type[AnyModel], raw: object) -> AnyModel:
         raise invalid(error, model.model_fields) from error
 
 
-async def _read_body(request: Request, limit: int) -> bytes:
-    """Read a body of at most ``limit`` bytes, within `BODY_SECONDS`."""
+async def _read_body(request: Request, limit: int, source: str) -> bytes:
+    """Read a body of at most ``limit`` bytes, within `BODY_SECONDS`.
+
+    ``source`` names the setting of the limit in errors.
+    """
     kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise HttpError("unsupported_media_type", "Content-Type must be application/json")
@@ -199,7 +202,7 @@ async def _read_body(request: Request, limit: int) -> bytes:
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > limit:
-                    raise HttpError("too_large", f"the body exceeds {limit} bytes")
+                    raise HttpError("too_large", f"the body exceeds {limit} bytes{source}")
     except TimeoutError as error:
         raise HttpError(
             "request_timeout", f"the body did not arrive within {BODY_SECONDS:g} s"

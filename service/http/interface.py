@@ -21,6 +21,8 @@ from service.errors import (
     HistoryUnavailableError,
     NotFoundError,
     StoreError,
+    did_you_mean,
+    shown,
 )
 from service.http.access import checked
 from service.http.endpoint import Services, make_route
@@ -117,10 +119,12 @@ async def _on_error(request: Request, error: Exception) -> Response:
     return http_error_response(known)
 
 
-async def _on_unknown_route(_request: Request, error: Exception) -> Response:
+async def _on_unknown_route(request: Request, error: Exception) -> Response:
     """Answer a path that doesn't exist, or not for this method."""
     if isinstance(error, HTTPException) and error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         response = http_error_response(HttpError("method_not_allowed"))
         response.headers.update(error.headers or {})
         return response
-    return http_error_response(NotFoundError("nothing is at this path"))
+    path = request.scope["path"]
+    meant = did_you_mean(path, [endpoint.path for endpoint in ENDPOINTS])
+    return http_error_response(NotFoundError(f"the path {shown(path)} is unknown{meant}"))

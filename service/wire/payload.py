@@ -42,7 +42,8 @@ def read_json(payload: bytes, *, max_bytes: int = MAX_BYTES) -> JsonObject:
         InvalidRequestError: It is too large, not UTF-8, not JSON or not an object.
     """
     if len(payload) > max_bytes:
-        raise InvalidRequestError(f"the message has {len(payload)} bytes, {max_bytes} are allowed")
+        size = f"the message has {len(payload)} bytes, {max_bytes} are allowed"
+        raise InvalidRequestError(f"{size} (bus.max_payload_bytes)")
     try:
         value = json.loads(payload.decode())
     except UnicodeDecodeError as error:

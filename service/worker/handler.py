@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Final
 
 import structlog
 
@@ -55,6 +56,9 @@ from service.worker.sender import Sender
 from service.worker.spans import BusSpans
 
 log = structlog.get_logger(__name__)
+
+#: The place of the reply's address in a request.
+REPLY_TO: Final = "/metadata/reply_to"
 
 AnyRequest = BuildRequest | RecallRequest
 AnyAnswered = Answered[BuildResponse | RecallResponse]
@@ -385,8 +389,11 @@ def record_build(
         "milliseconds": round(seconds * 1000, 1),
     }
     if content.status == "error":
-        # pointers only, since details may quote the request
-        pointers = [problem["pointer"] for problem in content.error.errors]
+        # pointers only, since details may quote the request; those on the reply address don't
+        problems = content.error.errors
+        pointers = [problem["pointer"] for problem in problems]
+        reasons = [problem["detail"] for problem in problems if problem["pointer"] == REPLY_TO]
+        fields |= {"reason": reason for reason in reasons}
         record_failure(current_span(), content.error.code)
         log.warning("context.refused", **fields, code=content.error.code, places=pointers)
         return
@@ -412,7 +419,7 @@ def _late(deadline: datetime) -> DeadlineExceededError:
 
 
 def _bad_reply(detail: str) -> InvalidRequestError:
-    problem = Problem("/metadata/reply_to", detail)
+    problem = Problem(REPLY_TO, detail)
     return InvalidRequestError(f"{problem.pointer}: {detail}", [problem])
 
 

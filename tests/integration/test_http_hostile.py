@@ -161,10 +161,13 @@ async def test_a_body_that_is_too_large_is_not_read(scene: Scene) -> None:
     for content in (large, chunks()):
         answer: Any = await scene.http.post("/v1/prune", content=content, headers=OWNER)
         assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
+        assert "bus." not in answer.text
     said = asking(content={"current_input": "x", "nothing": "y" * 3_000_000})
     assert (await scene.http.post("/v1/build", json=said)).status_code == 200
     said = asking(content={"current_input": "x", "nothing": "y" * 5_000_000})
-    assert (await scene.http.post("/v1/build", json=said)).status_code == 413
+    answer = await scene.http.post("/v1/build", json=said)
+    assert answer.status_code == 413
+    assert "bus.max_payload_bytes" in answer.json()["error"]["detail"]
 
 
 async def test_the_largest_body_is_answered(scene: Scene) -> None:

@@ -8,6 +8,7 @@ import typer
 
 from service.cli.request import RequestOptions, make_request
 from service.errors import InvalidRequestError
+from service.wire.payload import MAX_BYTES
 
 
 def test_options_make_a_request_in_the_short_form() -> None:
@@ -58,6 +59,13 @@ def test_options_go_over_those_of_a_file(
         options = options[key]
     assert options["max_tokens"] == 9
     assert request["owner_key"] == "b"
+
+
+def test_a_file_with_a_large_request_is_read() -> None:
+    """The bus has the limit, `bus.max_payload_bytes`, and a build here has none."""
+    content = {"current_input": "x" * (MAX_BYTES + 1), "context": {}}
+    Path("r.json").write_text(json.dumps({"content": content}))
+    assert make_request(RequestOptions(request=Path("r.json"))) == {"content": content}
 
 
 @pytest.mark.parametrize("content", [None, "text", {"history": [], "metadata": 3}])

@@ -5,7 +5,7 @@ from datetime import timedelta
 from structlog.testing import capture_logs
 
 from service.builder import Answered
-from service.errors import BudgetExceededError
+from service.errors import BudgetExceededError, InvalidRequestError, Problem
 from service.observe.metrics import Sizes
 from service.ports.bus import Delivery
 from service.wire.response import BuildResponse, BuildSuccess, error_response
@@ -47,6 +47,21 @@ def test_an_error_is_reported_by_its_code(make_request: MakeRequest) -> None:
     assert metrics.sizes == []
     assert metrics.took_seconds == [("queue", 0), ("build", 0)]
     assert (logs[0]["event"], logs[0]["code"]) == ("context.refused", "budget_exceeded")
+
+
+def test_a_wrong_reply_address_is_reported_with_the_reason(make_request: MakeRequest) -> None:
+    """Other details may quote the request, so the log has only their places."""
+    problems = [
+        Problem("/metadata/reply_to", "must begin with one of context.reply."),
+        Problem("/content/current_input", "not 'my secret'"),
+    ]
+    refusal = InvalidRequestError("my secret", problems)
+    with capture_logs() as logs:
+        noted(Answered(error_response(BuildResponse, make_request().envelope, refusal, NOW)))
+
+    assert logs[0]["reason"] == "must begin with one of context.reply."
+    assert logs[0]["places"] == ["/metadata/reply_to", "/content/current_input"]
+    assert "secret" not in str(logs)
 
 
 async def sized(
