@@ -4,6 +4,7 @@
 this module, which loads faster.
 """
 
+import re
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import (
@@ -42,7 +43,7 @@ from service.adapters.tokens.tokenizers import NAMES, TiktokenTokenizers
 from service.adapters.tools.loading import find_sources
 from service.budget.estimates import read_counter_name
 from service.build.similarity import Similarity, running
-from service.config.settings import BudgetSettings, Settings
+from service.config.settings import BudgetSettings, Settings, place_of
 from service.errors import BusError, ConfigError, StoreError, did_you_mean, shown
 from service.observe.metrics import UNMEASURED, Metrics
 from service.observe.tracing import find_tracer
@@ -98,7 +99,7 @@ async def open_bus(settings: Settings, *, shared: bool = False) -> AsyncIterator
     """
     async with AsyncExitStack() as stack:
         url, about = await _locate_bus(settings, stack, shared=shared)
-        opened = by_scheme(BUSES, url, "bus.url")(url, bus_options(settings))
+        opened = by_scheme(BUSES, url, place_of(settings, "bus.url"))(url, bus_options(settings))
         with _naming_origin(settings):
             bus = await stack.enter_async_context(opened)
         yield ConnectedBus(bus=bus, url=None if url.startswith("memory") else url, **about)
@@ -218,7 +219,9 @@ async def open_stores(
     check_tokenizers(settings.budget)
     load_counter = partial((tokenizers or TiktokenTokenizers()).counter, settings.budget.tokenizer)
     url = settings.store.url.get_secret_value()
-    async with by_scheme(STORES, url, "store.url")(settings.store, load_counter, now) as stores:
+    async with by_scheme(STORES, url, place_of(settings, "store.url"))(
+        settings.store, load_counter, now
+    ) as stores:
         if settings.recall.semantic:
             stores.vectors.follow()
         yield stores
@@ -349,8 +352,8 @@ def check_names(settings: Settings) -> None:
     """Raise `ConfigError` or `StoreError` for a URL or a tokenizer that names none."""
     check_tokenizers(settings.budget)
     if bus := settings.bus.url:
-        by_scheme(BUSES, bus.get_secret_value(), "bus.url")
-    by_scheme(STORES, settings.store.url.get_secret_value(), "store.url")
+        by_scheme(BUSES, bus.get_secret_value(), place_of(settings, "bus.url"))
+    by_scheme(STORES, settings.store.url.get_secret_value(), place_of(settings, "store.url"))
     _find_missing_file(settings)
 
 
@@ -414,9 +417,12 @@ async def reindex_store(settings: Settings) -> int:
     return await reindex(settings.store.url.get_secret_value(), settings.store)
 
 
-def by_scheme(table: Mapping[str, T], url: str, setting: str) -> T:
-    """Return the entry for a URL's scheme; raises `ConfigError` that names the setting."""
+def by_scheme(table: Mapping[str, T], url: str, place: str) -> T:
+    """Return the entry for a URL's scheme; raises `ConfigError` that begins with the place."""
     scheme = url.partition(":")[0]
     if scheme not in table:
-        raise ConfigError(f"{setting}: {scheme!r} is unknown; known are {', '.join(sorted(table))}")
+        is_address = "redis" in table and re.fullmatch(r"[\w.-]+:\d+", url)
+        meant = f"; did you mean redis://{url}?" if is_address else ""
+        known = ", ".join(sorted(table))
+        raise ConfigError(f"{place}: {scheme!r} is unknown; known are {known}{meant}")
     return table[scheme]

@@ -6,10 +6,7 @@ from service.errors import CODES, ErrorCode
 from service.http.error_responses import status_of
 
 #: Statuses that depend on more than the code; one that HTTP doesn't have is empty.
-_STATUSES: Final = {
-    "internal": "500, 503 if retryable",
-    "no_worker": "",
-}
+_STATUSES: Final = {"internal": "500, 503 if retryable", "no_worker": ""}
 
 _HEAD: Final = """\
 ## Errors

@@ -15,7 +15,7 @@ from service.budget.strategies.oldest_first import OldestFirst
 from service.budget.strategies.summarization import Summarization
 from service.budget.strategies.windows import count_sentence
 from service.budget.strategy_names import UnknownStrategyError, read_strategy
-from service.config.settings import Settings
+from service.config.settings import Settings, place_of
 from service.errors import ConfigError
 from service.recall.ranking import RANKING_STRATEGIES
 
@@ -64,7 +64,7 @@ def configured_strategies(settings: Settings) -> Mapping[str, Strategy]:
     try:
         read_strategy(settings.budget.strategy, strategies)
     except UnknownStrategyError as error:
-        raise ConfigError(f"budget.strategy: {error}") from error
+        raise ConfigError(f"{place_of(settings, 'budget.strategy')}: {error}") from error
     return strategies
 
 

@@ -17,7 +17,7 @@ from formatters.times import format_stamp
 from service.app import open_builder
 from service.cli.history_files import Form, as_openai, call_arguments, read_history
 from service.cli.options import Conversation, Json, Owner, OwnerArgument, Yes
-from service.cli.output import console, counted, print_json, printable, table
+from service.cli.output import console, counted, note_if_none, print_json, printable, table
 from service.cli.request import read_bytes
 from service.cli.start import (
     has_persistent_store,
@@ -119,7 +119,7 @@ def export(
     not for backups.
     """
     rows = _run_on_history(start(ctx.obj), lambda store: read_newest(store, owner, conversation))
-    _note_if_none(rows)
+    note_if_none(rows)
     if form == "openai":
         print_json(as_openai(rows))
         return
@@ -142,7 +142,7 @@ def show(
     rows = _run_on_history(
         start(ctx.obj), lambda store: read_newest(store, owner, conversation, limit)
     )
-    _note_if_none(rows)
+    note_if_none(rows)
     if as_json:
         print_json(rows)
         return
@@ -230,7 +230,7 @@ def archive(
     Workers fill the archive if events.archive is true.
     """
     rows = _run_on_history(start(ctx.obj), lambda store: store.archived(owner, limit))
-    _note_if_none(rows)
+    note_if_none(rows)
     if as_json:
         print_json(rows)
         return
@@ -259,11 +259,6 @@ def stats(ctx: typer.Context, owner: OwnerArgument, as_json: Json = False) -> No
     else:
         rows = asdict(counts).items()
         console().print(table("What", "Number", rows=rows, numbers=["Number"]))
-
-
-def _note_if_none(rows: Sequence[object]) -> None:
-    if not rows:
-        typer.echo("note: the store has no such rows of this owner", err=True)
 
 
 def _message_text(message: Message) -> str:

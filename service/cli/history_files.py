@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError
 
 from formatters.model import ChatMessage, Role, Row, ToolCall
 from formatters.native import CHAT_ROLES
-from formatters.rows import read_role, read_rows, truncate
+from formatters.rows import ROLES, read_role, read_rows, truncate
 from service.build.brought_rows import explain_foreign, foreign_parts
 from service.cli.output import counted, printable
 from service.errors import InvalidRequestError
@@ -215,7 +215,8 @@ def _add_row(rows: dict[str, dict[str, Any]], row: dict[str, Any]) -> None:
 def _role(given: Mapping[str, object]) -> Role:
     role = read_role(given.get("role"))
     if role is Role.OTHER:
-        raise _unusable("role", given)
+        known = ", ".join(ROLES)
+        raise InvalidRequestError(f"{_unusable('role', given)}; roles are {known}")
     return role
 
 

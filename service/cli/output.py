@@ -30,6 +30,12 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun if number == 1 else plural}"
 
 
+def note_if_none(rows: Sequence[object]) -> None:
+    """Say on stderr that there are no rows, unless there are."""
+    if not rows:
+        typer.echo("note: the store has no such rows of this owner", err=True)
+
+
 def hash_owner(owner_key: str | None) -> str | None:
     """Return an owner as logs show it; None for an unknown owner."""
     return None if owner_key is None else owner_hash(owner_key)

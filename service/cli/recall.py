@@ -12,7 +12,7 @@ from service.cli.build_output import print_failure, print_warnings
 from service.cli.exits import run_until_stopped
 from service.cli.models import complete_model
 from service.cli.options import Conversation, Json, Owner, takes
-from service.cli.output import printable
+from service.cli.output import note_if_none, printable
 from service.cli.start import require_existing_store, start
 from service.config.settings import Settings
 from service.connect import open_bus, require_shared_bus
@@ -128,7 +128,11 @@ async def _recalled(settings: Settings, request: RecallRequest) -> RecallRespons
         if request.content.exclude_build:
             connected = await stack.enter_async_context(open_bus(require_shared_bus(settings)))
             builder = replace(builder, reports=connected.bus.reports)
-        return await builder.recall(request)
+        response = await builder.recall(request)
+        if response.content.status == "success" and not response.content.messages:
+            owner, conversation = request.owner_key, request.conversation_id
+            note_if_none((await builder.history.recent(owner, conversation, max_rows=1)).rows)
+        return response
 
 
 def _name_options(text: str) -> str:

@@ -69,7 +69,17 @@ def load_command(name: str) -> Command:
     else:
         parent.command(name)(command)
     group: Command = typer.main.get_command(parent)
+    _hide_types_of_flags(group)
     return group.commands[name]
+
+
+def _hide_types_of_flags(command: Command) -> None:
+    """Show no `<bool>` in the help of a command and its own commands: flags take no value."""
+    for option in command.params:
+        if getattr(option, "is_flag", False):
+            option.metavar = ""
+    for each in getattr(command, "commands", {}).values():
+        _hide_types_of_flags(each)
 
 
 ConfigFile = Annotated[

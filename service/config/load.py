@@ -19,7 +19,7 @@ from service.config.sources import (
     variables_layer,
     yaml_layer,
 )
-from service.errors import ConfigError, did_you_mean, not_among
+from service.errors import ConfigError, did_you_mean, not_among, shown
 from service.observe.logs import MASK, mask_urls
 
 #: Read if no file is named.
@@ -35,6 +35,9 @@ MESSAGES = {
     "model_type": "must hold keys and values; in a variable, in JSON",
     "missing": "is missing",
 }
+
+#: Pydantic's types of errors for a text that is no number and no switch.
+UNREADABLE = frozenset({"int_parsing", "float_parsing", "bool_parsing"})
 
 
 def load_settings(path: Path | str | None = None, **overrides: object) -> Settings:
@@ -97,8 +100,9 @@ def _message(error: ErrorDetails, keys: Keys) -> str:
     if error["type"] == "value_error":
         return str(error["ctx"]["error"])
     message = MESSAGES.get(error["type"]) or error["msg"][:1].lower() + error["msg"][1:]
-    is_name = error["type"] == "literal_error"
-    return f"{message}{not_among(error['input'], message)}" if is_name else message
+    if error["type"] == "literal_error":
+        return f"{message}{not_among(error['input'], message)}"
+    return f"{message}: {shown(error['input'])}" if error["type"] in UNREADABLE else message
 
 
 def _sort_key(problem: str) -> tuple[bool, str, int, int, str]:

@@ -273,3 +273,9 @@ class Settings(Section):
         loaded._origins = dict(origins)  # noqa: SLF001 - of its own class
         loaded._warnings = tuple(warnings)  # noqa: SLF001 - likewise
         return loaded
+
+
+def place_of(settings: Settings, key: str) -> str:
+    """Return a setting's path for an error, after where its value is set, if it is."""
+    origin = settings.origins.get(key)
+    return f"{origin}  {key}" if origin else key

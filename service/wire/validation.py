@@ -281,7 +281,7 @@ def _explain_slip(name: str, given: object) -> str:
     # without a key of either form, a content is a run, which has to have a history
     names = (name, "current_input") if name == "history" else (name,)
     for key in map(str, islice(as_mapping(given), MAX_COMPARED)):
-        if did_you_mean(key, names, cutoff=0.8):
+        if name.startswith(f"{key}_") or did_you_mean(key, names, cutoff=0.8):
             return f", but the key is {shown(key)}"
     return ""
 

@@ -392,8 +392,8 @@ def record_build(
         # pointers only, since details may quote the request; those on the reply address don't
         problems = content.error.errors
         pointers = [problem["pointer"] for problem in problems]
-        reasons = [problem["detail"] for problem in problems if problem["pointer"] == REPLY_TO]
-        fields |= {"reason": reason for reason in reasons}
+        if REPLY_TO in pointers:
+            fields["reason"] = problems[pointers.index(REPLY_TO)]["detail"]
         record_failure(current_span(), content.error.code)
         log.warning("context.refused", **fields, code=content.error.code, places=pointers)
         return

@@ -270,9 +270,9 @@ async def test_methods_and_paths_that_there_are_not(scene: Scene) -> None:
     for path in ("/v1/nothing", "/v1/builds/", "/index.html/", "/static/../app.py"):
         nothing = await scene.get(path)
         assert (nothing.status_code, nothing.json()["error"]["code"]) == (404, "not_found")
-    mistyped = (await scene.get("/v1/biulds")).json()["error"]
+    mistyped = (await scene.get("/v1/historyx")).json()["error"]
     assert mistyped["title"] == "Nothing of that name was found"
-    assert mistyped["detail"] == "the path '/v1/biulds' is unknown; did you mean /v1/builds?"
+    assert mistyped["detail"] == "the path '/v1/historyx' is unknown; did you mean /v1/history?"
 
 
 async def test_pruned_rows_are_in_no_build(scene: Scene) -> None:

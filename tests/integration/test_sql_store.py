@@ -303,7 +303,10 @@ def test_urls_name_relative_and_absolute_files(
     [
         ("no url", "cannot be read"),
         ("mysql://user:secret@host/db", "no SQL store for mysql: URLs"),
-        ("sqlite://", "names no file"),
+        ("sqlite://", "store.url names no file; one is sqlite:///history.db"),
+        ("sqlite://ctxb.db", "names no file; one is sqlite:///ctxb.db"),
+        ("sqlite://me:secret@ctxb.db", "names no file"),
+        ("sqlite://:memory:", "store.url cannot be read"),
         ("sqlite:///:memory:", "names no file"),
     ],
 )

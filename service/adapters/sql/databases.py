@@ -56,9 +56,9 @@ def missing_file(url: str) -> Path | None:
 def _kind(url: str) -> str:
     scheme, separator, _ = url.partition("://")
     if not separator:
-        raise StoreError("the store's URL cannot be read; one is sqlite:///history.db")
+        raise StoreError("store.url cannot be read; one is sqlite:///history.db")
     if scheme not in DATABASES:
-        raise StoreError(f"no SQL store for {scheme}: URLs; one is sqlite:///history.db")
+        raise StoreError(f"store.url: no SQL store for {scheme}: URLs; one is sqlite:///history.db")
     return DATABASES[scheme]
 
 

@@ -87,10 +87,11 @@ def sqlite_path(url: str) -> Path:
     """
     try:
         parsed = make_url(url)
-    except ArgumentError as error:
-        raise StoreError("the store's URL cannot be read; one is sqlite:///history.db") from error
+    except (ArgumentError, ValueError) as error:  # as for the port in sqlite://:memory:
+        raise StoreError("store.url cannot be read; one is sqlite:///history.db") from error
     if not parsed.database or parsed.database == ":memory:":
-        raise StoreError("the store's URL names no file; one is sqlite:///history.db")
+        file = parsed.host or "history.db"  # two slashes begin a host
+        raise StoreError(f"store.url names no file; one is sqlite:///{file}")
     path = Path(parsed.database)
     if not path.absolute().parent.is_dir():
         raise StoreError(f"{path}: the folder {path.absolute().parent} does not exist")

@@ -17,6 +17,7 @@ from service.app import _default_tokenizers, connect_client, open_builder, open_
 from service.budget.strategies.summarization import Summarization
 from service.config.content import RecallSettings
 from service.config.endpoints import StoreSettings, TlsSettings
+from service.config.load import load_settings
 from service.config.settings import BudgetSettings, BusSettings, Settings
 from service.connect import check_tokenizers, open_models, open_summarizer
 from service.errors import ConfigError
@@ -107,6 +108,33 @@ async def test_an_unknown_bus_is_refused() -> None:
     """The schemes that are known are named."""
     with pytest.raises(ConfigError, match=r"bus\.url: 'carrier' is unknown; known are memory"):
         async with open_bus(Settings(bus=BusSettings.model_validate({"url": "carrier://pigeon"}))):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("url", "suggestion"),
+    [
+        ("localhost:6379", r"unix; did you mean redis://localhost:6379\?"),
+        ("me:secret@host:6379", "unix"),
+        ("me:secret", "unix"),
+    ],
+)
+async def test_an_address_without_a_scheme_is_completed(
+    monkeypatch: pytest.MonkeyPatch, url: str, suggestion: str
+) -> None:
+    """If it is a host and a port; the variable is named, and no password shown."""
+    monkeypatch.setenv("CTXB_BUS__URL", url)
+    with pytest.raises(ConfigError, match=f"^CTXB_BUS__URL  bus.url: .*{suggestion}$") as caught:
+        async with open_bus(load_settings()):
+            pass
+    assert "secret" not in str(caught.value)
+
+
+async def test_an_unknown_strategy_names_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As other wrong settings do."""
+    monkeypatch.setenv("CTXB_BUDGET__STRATEGY", "relevancy")
+    with pytest.raises(ConfigError, match=r"^CTXB_BUDGET__STRATEGY  budget\.strategy: 'relevancy'"):
+        async with open_builder(load_settings()):
             pass
 
 

@@ -330,7 +330,7 @@ def test_a_store_that_cannot_be_opened_is_found(ctxb: Ctxb) -> None:
     Path("c.yml").write_text("store: {url: 'sqlite://ctxb.db'}")
     result = ctxb("config", "validate", "c.yml")
     assert result.exit_code == Exit.UNREACHABLE
-    assert "the store's URL names no file" in result.stderr
+    assert "store.url names no file" in result.stderr
 
 
 def test_settings_that_work_are_valid(ctxb: Ctxb) -> None:

@@ -180,6 +180,10 @@ def test_lines_of_messages_need_the_form() -> None:
         (b"\xff", "no JSON"),
         (b"[" * 100_000, "no JSON"),
         (b"3", "an object is needed"),
+        (
+            b'{"role": "bot", "content": "a"}',
+            'role: "bot" cannot be used; roles are human, user, ai, assistant, tool',
+        ),
         (b'{"content": "a"}', "role: null cannot be used"),
         (b'{"role": "AI", "content": 3}', "content: 3 cannot be used"),
         (b'{"role": "AI", "timestamp": "soon"}', 'timestamp: "soon" cannot be used'),

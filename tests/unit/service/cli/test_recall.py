@@ -58,6 +58,15 @@ def test_lines_of_one_message_are_printed(ctxb_with_rows: Ctxb) -> None:
         assert "is no range of lines" in result.stderr
 
 
+def test_an_owner_without_rows_is_reported(ctxb_with_rows: Ctxb) -> None:
+    """On stderr; one who has rows, none of which is found, isn't."""
+    unknown = ctxb_with_rows("recall", "-o", "anna", "-q", "soup")
+    assert unknown.exit_code == Exit.OK
+    assert unknown.stdout.endswith("(No messages)\n")
+    assert unknown.stderr == "note: the store has no such rows of this owner\n"
+    assert ctxb_with_rows("recall", "-o", "ana", "--grep", "rice").stderr == ""
+
+
 def test_what_is_wrong_is_said_on_stderr(ctxb_with_rows: Ctxb) -> None:
     """Unknown ids as warnings, errors by their exit codes; both name the option."""
     unknown = ctxb_with_rows("recall", "-o", "ana", "--id", "nobody")

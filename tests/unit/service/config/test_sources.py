@@ -117,7 +117,7 @@ def test_problems_name_file_line_and_column(write: Write, problems: Problems) ->
         "config.yml:12:20  memory.limit: is given twice",
         "config.yml:4:3  bus.ur: unknown key; did you mean bus.url?",
         "config.yml:5:3  bus.max_backlog: input should be a valid integer, unable to parse string"
-        " as an integer",
+        " as an integer: 'many'",
         "config.yml:6:24  bus.reply_prefixes.1: string should have at least 1 character",
         "config.yml:9:5  budget.model_limits.m.max_input: is missing",
         "config.yml:9:9  budget.model_limits.m.max_inputs: unknown key; did you mean"

@@ -370,6 +370,7 @@ def test_a_key_beside_the_content_that_looks_known_is_named(
     ("given", "pointer", "detail"),
     [
         ({"ownerKey": "ana"}, "/owner_key", "is required, but the key is 'ownerKey'"),
+        ({"owner": "ana"}, "/owner_key", "is required, but the key is 'owner'"),
         ({}, "/owner_key", "is required"),
         ({"owner_key": "ana", "content": "hi"}, "/content", "must be an object; the input is "),
     ],
