@@ -17,7 +17,7 @@ from service.budget.groups import Strategy, check_count
 from service.budget.limits import ModelLimits, lookup
 from service.budget.strategies.relevance import Relevance
 from service.budget.strategy_names import read_strategy
-from service.conversation.checks import check_depth
+from service.conversation.checks import read_tools
 from service.conversation.fit import MessageDecision, fit_rows
 from service.conversation.shapes import write_json
 from service.conversation.strategies import ContextStrategy
@@ -120,7 +120,7 @@ def fit(
     check_count("max_tokens", max_tokens, least=1)
     _check_text("model", model)
     _check_text("question", question)
-    definitions = _read_tools(tools)
+    definitions = read_tools(tools)
     limits = _limits(model)
     counter = _TOKENIZERS.counter(limits.counter)
     count = count_function(counter)
@@ -153,18 +153,6 @@ def _read_list(messages: object) -> list[Mapping[str, Any]]:
         fix = f"pass its {inside!r}" if inside else "pass a list with it"
         raise MessageError(f"messages is a single mapping: {fix}")
     return list(messages)
-
-
-def _read_tools(tools: object) -> list[Mapping[str, Any]]:
-    """Return definitions of tools; raises `TypeError` for anything that isn't a list of them."""
-    if isinstance(tools, str | Mapping) or not isinstance(tools, Iterable):
-        raise TypeError(f"tools has to be a list of definitions, not {shown(tools)}")
-    definitions = list(tools)
-    for index, tool in enumerate(definitions):
-        if not isinstance(tool, Mapping):
-            raise TypeError(f"tools[{index}] has to be a definition, not {shown(tool)}")
-        check_depth(tool, f"tools[{index}]")
-    return definitions
 
 
 def _check_text(name: str, value: object) -> None:

@@ -1,12 +1,12 @@
 """Checks of callers' messages: what can't be read is an error with its place and a remedy."""
 
-from collections.abc import Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from formatters.model import Row
-from formatters.rows import MAX_DEPTH, ROLES, as_mapping, is_deep
+from formatters.model import Role, Row, Tool
+from formatters.rows import MAX_DEPTH, ROLES, as_mapping, is_deep, is_list
 from service.conversation.sending import can_be_sent
+from service.conversation.shapes import given_calls, role_of
 from service.errors import MessageError, did_you_mean, shown
 
 #: A message needs one of these keys to have content.
@@ -14,6 +14,7 @@ _CONTENT: Final = (
     *("content", "parts", "tool_calls", "metadata", "refusal", "audio", "function_call"),
     "provider_parts",
 )
+_CHAT_ROLES: Final = ("system", "developer", "user", "assistant", "tool")
 #: What parts and calls may be; others than texts and mappings are left out.
 _PLAIN: Final = (str, Mapping, int, float, type(None), Sequence)
 
@@ -43,8 +44,8 @@ def check_message(given: object, place: str) -> None:
         suggestion = did_you_mean(str(role), ROLES)
         raise MessageError(f"{place} {problem}: it needs one of {known}{suggestion}")
     if not any(key in row for key in _CONTENT):
-        slips = (key for key in map(str, row) if did_you_mean(key, ("content",), cutoff=0.8))
-        found = "".join(f", but {shown(key)}" for key in islice(slips, 1))
+        slip = slip_of("content", row)
+        found = f", but {shown(slip)}" if slip else ""
         fix = "write a text or a list of parts at 'content'"
         raise MessageError(f"{place} has no content{found}: {fix}")
     for key in ("content", "parts"):
@@ -54,6 +55,66 @@ def check_message(given: object, place: str) -> None:
             raise MessageError(f"{detail}: convert it to a text or a list of parts")
         if isinstance(value, bytes | bytearray | memoryview):
             raise MessageError(f"{place} has bytes at {key!r}: decode them to a text")
+
+
+def check_not_mapping(row: Row, place: str) -> None:
+    """Raise `MessageError` for a chat message whose content is a mapping, which APIs refuse.
+
+    Rows of history, which have other roles, may have one.
+    """
+    content = row.get("content")
+    if isinstance(content, Mapping) and "parts" not in row and row.get("role") in _CHAT_ROLES:
+        detail = f"{place} has {shown(content)} at 'content'"
+        raise MessageError(f"{detail}: convert it to a text or a list of parts")
+
+
+def check_calls(row: Row, place: str) -> None:
+    """Raise `MessageError` for calls of an answer that would be sent as others, or not at all."""
+    if role_of(row) is not Role.AI:
+        return
+    calls = given_calls(row)
+    slip = None if calls else slip_of("tool_calls", row)
+    misplaced = row[slip] if slip else None
+    if is_list(misplaced) and any(isinstance(call, Mapping) for call in misplaced):
+        raise MessageError(f"{place} has {slip!r}: write its calls at 'tool_calls'")
+    for index, call in enumerate(calls):
+        check_call(call, f"{place}.tool_calls[{index}]")
+
+
+#: What other APIs and libraries call the arguments of a call.
+_ARGUMENTS: Final = ("arguments", "args", "input", "parameters")
+
+
+def check_call(call: Row, place: str) -> None:
+    """Raise `MessageError` for a call without a name, or with arguments under another key."""
+    function = as_mapping(call.get("function")) or call
+    if "name" not in function:
+        slip = slip_of("name", function, cutoff=0.6)
+        found = f", but {shown(slip)}" if slip else ""
+        raise MessageError(f"{place} has no name{found}: write the function's name at 'name'")
+    slip = None if "arguments" in function else slip_of(_ARGUMENTS, function)
+    if slip and function[slip]:
+        raise MessageError(
+            f"{place} has no arguments, but {shown(slip)}: write them at 'arguments'"
+        )
+
+
+def slip_of(key: str | Sequence[str], row: Row, cutoff: float = 0.8) -> str | None:
+    """Return the first key of a mapping that looks like a known one, or like one of several."""
+    known = (key,) if isinstance(key, str) else key
+    return next((own for own in row if did_you_mean(str(own), known, cutoff=cutoff)), None)
+
+
+def read_tools(tools: object) -> list[Tool]:
+    """Return definitions of tools; raises `TypeError` for anything that isn't a list of them."""
+    if isinstance(tools, str | Mapping) or not isinstance(tools, Iterable):
+        raise TypeError(f"tools has to be a list of definitions, not {shown(tools)}")
+    definitions = list(tools)
+    for index, tool in enumerate(definitions):
+        if not isinstance(tool, Mapping):
+            raise TypeError(f"tools[{index}] has to be a definition, not {shown(tool)}")
+        check_depth(tool, f"tools[{index}]")
+    return definitions
 
 
 def _read_mapping(row: object, place: str) -> Row:

@@ -1,14 +1,30 @@
 """How a `ContextManager` fits a conversation (NEXUS3's settings and defaults)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal, TypeVar
 
 from service.budget.groups import Strategy, check_count, check_share
 from service.budget.strategy_names import read_strategy
-from service.errors import not_among, shown
+from service.errors import explain_call, not_among, shown
 from service.recall.ranking import RANKING_STRATEGIES
 
+C = TypeVar("C")
 
+DEFAULT_RESERVE: Final = 2000
+
+
+def _explain_init(usage: str, *, positional: int) -> Callable[[type[C]], type[C]]:
+    """Return a decorator of a class whose `TypeError` for other arguments has the usage."""
+
+    def decorate(cls: type[C]) -> type[C]:
+        cls.__init__ = explain_call(usage, positional=positional)(cls.__init__)  # type: ignore[method-assign] # made by dataclass
+        return cls
+
+    return decorate
+
+
+@_explain_init("CompactionConfig(enabled=…, trigger=…)", positional=1)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionConfig:
     """When a conversation is summarised, and how much of it is kept. Raises `ValueError`."""
@@ -26,6 +42,7 @@ class CompactionConfig:
             check_share(name, getattr(self, name))
 
 
+@_explain_init("ContextConfig(max_tokens=…, reserve_tokens=…)", positional=8)
 @dataclass(frozen=True, slots=True)
 class ContextConfig:
     """Limits in tokens, and a strategy. Raises `ValueError` for invalid values."""
@@ -33,7 +50,7 @@ class ContextConfig:
     #: The window of the model, including its answer.
     max_tokens: int = 8000
     #: The part of it that is reserved for the answer.
-    reserve_tokens: int = 2000
+    reserve_tokens: int = DEFAULT_RESERVE
     #: The name of a strategy; `service.budget.strategies` has the table of them.
     truncation_strategy: str = "oldest_first"
     #: In the newest user message, where prompts stay cacheable, or in the system prompt.
@@ -49,7 +66,11 @@ class ContextConfig:
         check_count("max_tokens", self.max_tokens, least=1)
         check_count("reserve_tokens", self.reserve_tokens)
         if self.reserve_tokens > self.max_tokens:
-            raise ValueError(f"reserve_tokens exceeds max_tokens, {self.max_tokens}")
+            default = " by default" if self.reserve_tokens == DEFAULT_RESERVE else ""
+            raise ValueError(
+                f"reserve_tokens, {self.reserve_tokens}{default}, exceeds max_tokens, "
+                f"{self.max_tokens}: pass a smaller one, such as {self.max_tokens // 4}"
+            )
         if self.datetime_in not in ("message", "system"):
             found = not_among(self.datetime_in, "'message' 'system'")
             raise ValueError(f"datetime_in has to be message or system{found}")

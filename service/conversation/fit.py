@@ -12,7 +12,7 @@ from formatters.model import Count, Row
 from formatters.repair.sequence import repair
 from service.budget.decisions import Outcome, explain_reason
 from service.budget.groups import Fit, Group, Strategy, cost
-from service.conversation.checks import check_message
+from service.conversation.checks import check_message, check_not_mapping
 from service.conversation.protection import drop_excess, open_answers, pin_opener, protected_indexes
 from service.conversation.sending import message_tokens
 from service.conversation.strategies import fit_pinned
@@ -73,6 +73,7 @@ def fit_rows(
     """
     for index, row in enumerate(rows):
         check_message(row, f"messages[{index}]")
+        check_not_mapping(row, f"messages[{index}]")
     units, row_cost = read_units(rows), partial(message_tokens, count=count)
     room = budget - spent - sum(map(row_cost, units.rows(())))
     groups = _clear_beside_text(pin_opener(units.groups(row_cost)), room)

@@ -13,7 +13,13 @@ from cachetools import LRUCache
 from formatters.guard import guard_for
 from formatters.model import Row, Tool
 from formatters.rows import counted
-from service.conversation.checks import check_depth, check_message, check_readable
+from service.conversation.checks import (
+    check_call,
+    check_calls,
+    check_message,
+    check_readable,
+    read_tools,
+)
 from service.conversation.compaction import CompactionResult, Draft, Originals, select
 from service.conversation.context_config import ContextConfig
 from service.conversation.frame import (
@@ -25,6 +31,7 @@ from service.conversation.frame import (
     local_now,
     session_start,
 )
+from service.conversation.losses import describe_losses
 from service.conversation.messages import (
     SESSION,
     SUMMARY,
@@ -39,6 +46,7 @@ from service.conversation.messages import (
     speaker_name,
     with_mark,
     with_summaries,
+    with_unread_arguments,
     without_mark,
 )
 from service.conversation.sending import RowCosts, can_be_sent
@@ -90,6 +98,8 @@ class BuiltContext:
     usage: TokenUsage
     #: Whether the messages that are always kept exceed the available tokens.
     over_budget: bool
+    #: Texts on results that are left out, since no call waits for them, and on replaced arguments.
+    warnings: tuple[str, ...] = ()
 
 
 class ContextManager:
@@ -97,8 +107,8 @@ class ContextManager:
 
     It is synchronous and does no I/O. Messages are copied on their way in and on their way out;
     methods that add one raise `TypeError` for content in bytes and for what is no mapping, and
-    `MessageError` for what could never be sent: an unknown role, or no content. Without a counter,
-    tokens are estimated from bytes; `ctxb.get_token_counter` counts exactly.
+    `MessageError` for what could never be sent: an unknown role, no content, a call without name.
+    Without a counter, tokens are estimated from bytes; `ctxb.get_token_counter` counts exactly.
     ``max_tokens`` without a config has no reserve. ``strategy`` is a name, a list of names, one of
     the sources' classes or an engine strategy. ``sync_history`` deletes messages that no longer
     fit. ``clock`` returns the time in the zone of the reader.
@@ -165,11 +175,14 @@ class ContextManager:
             self._logger.log_system(prompt)
 
     def set_tool_definitions(self, tools: Sequence[Tool]) -> None:
-        """Set the tools that are offered to the model; special tokens in them get a backslash."""
-        check_depth(tools, "tools")
-        written = json.dumps(list(tools), default=str)
+        """Set the tools that are offered to the model; special tokens in them get a backslash.
+
+        Raises `TypeError` for anything but a list of definitions.
+        """
+        given = read_tools(tools)
+        written = json.dumps(given, default=str)
         broken = self._guard.shatter_json(written)
-        self._tools = json.loads(broken) if broken != written else [deepcopy(t) for t in tools]
+        self._tools = json.loads(broken) if broken != written else deepcopy(given)
         self._tools_json = json.dumps(self._tools, default=str) if self._tools else ""
 
     def get_tool_definitions(self) -> list[Tool] | None:
@@ -187,6 +200,9 @@ class ContextManager:
         meta: Row | None = None,
     ) -> None:
         """Add a message of the user; ``meta``, such as its origin, is never sent."""
+        if isinstance(content, Mapping):
+            fix = "add a whole message by add_message_dict"
+            raise TypeError(f"content has to be a text, not {shown(content)}: {fix}")
         row = create_user_message(content, name)
         self._add_from_user({**row, "metadata": {**meta}} if meta else row, conversation_id)
         if self._logger:
@@ -209,7 +225,11 @@ class ContextManager:
             return
         row = create_assistant_message(content or "")
         if calls:
+            for index, call in enumerate(calls):
+                if isinstance(call, Mapping):
+                    check_call(call, f"tool_calls[{index}]")
             row = create_assistant_tool_call_message(calls, content or None)
+            row = with_unread_arguments(row, calls)
         self._add(row, conversation_id)
         if self._logger:
             self._logger.log_assistant(content or "", calls)
@@ -275,6 +295,7 @@ class ContextManager:
         if row.get("role") not in ("command", "COMMAND"):  # rows of history that are never sent
             check_message(row, "the message")
         check_readable(row, "the message")
+        check_calls(row, "the message")
         rows = self._conversations.setdefault(self._resolve(conversation_id), [])
         rows.append(deepcopy(without_mark(row)))
 
@@ -350,6 +371,10 @@ class ContextManager:
     def build(self, *, conversation_id: str | None = None) -> BuiltContext:
         """Return the messages for the next call, with their tokens."""
         built, rows = self._build(conversation_id, describe_time(self._clock()))
+        losses = describe_losses(self._read(conversation_id), self.rows(conversation_id))
+        built = replace(built, warnings=(*losses,))
+        for warning in built.warnings:
+            self._warn(warning)
         if self.sync_history:
             self.replace_rows(with_summaries(rows, self.rows(conversation_id)), conversation_id)
         if built.over_budget:

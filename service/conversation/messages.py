@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, NotRequired, Protocol, TypedDict
 from formatters.guard import GUARD
 from formatters.model import Row, ToolCall
 from formatters.rows import as_mapping, read_tool_calls
+from service.errors import shown
 
 
 class SystemMessage(TypedDict):
@@ -52,8 +53,9 @@ AnyCall = ToolCall | Mapping[str, object]
 class ContextLogger(Protocol):
     """Is called with each message, in their order (NEXUS3's session log).
 
-    If it has ``log_warning(message)``, that gets a text when a message isn't added, or when what is
-    always kept exceeds the budget; not when messages don't fit.
+    If it has ``log_warning(message)``, that gets a text when a message isn't added, when a build
+    leaves out a result without a call or replaces arguments, or when what is always kept exceeds
+    the budget; not when messages don't fit.
     """
 
     def log_system(self, content: str) -> None:
@@ -113,7 +115,10 @@ def create_assistant_tool_call_message(
 
 
 def create_tool_result_message(result: object, tool_call_id: str) -> ToolResultMessage:
-    """Return a tool message; mappings and lists become JSON, other values what `str` returns."""
+    """Return a tool message; mappings and lists become JSON, other values what `str` returns.
+
+    None is an empty result. Raises `TypeError` for bytes.
+    """
     return {"role": "tool", "content": result_text(result), "tool_call_id": tool_call_id}
 
 
@@ -122,12 +127,25 @@ def result_text(result: object) -> str:
     error, output = getattr(result, "error", None), getattr(result, "output", None)
     if error is not None or output is not None:
         result = error or ("" if output is None else output)
+    if isinstance(result, bytes | bytearray | memoryview):
+        raise TypeError(f"a result is a text or a value, not bytes: decode {shown(result)}")
+    if isinstance(result, str) or result is None:
+        return str(result or "")
     if not isinstance(result, dict | list | tuple):
-        return str(result)
+        return _value_text(result)
     try:
-        return json.dumps(result, ensure_ascii=False, default=str)
+        return json.dumps(result, ensure_ascii=False, default=_value_text)
     except (TypeError, ValueError, RecursionError):  # keys of other types, or one in itself
-        return str(result)
+        return _value_text(result)
+
+
+#: The address in what Python writes for an object without a text of its own.
+_ADDRESS: Final = re.compile(r" at 0x[0-9A-Fa-f]+(?=>)")
+
+
+def _value_text(value: object) -> str:
+    """Return what `str` returns without addresses, which mean nothing to a model."""
+    return _ADDRESS.sub("", str(value))
 
 
 def _create_call(given: AnyCall) -> dict[str, Any]:
@@ -137,6 +155,24 @@ def _create_call(given: AnyCall) -> dict[str, Any]:
     call = given if isinstance(given, ToolCall) else read_tool_calls([given])[0]
     function = {"name": call.name, "arguments": arguments_json(call)}
     return {"id": call.id or "", "type": "function", "function": function}
+
+
+def with_unread_arguments(message: AssistantMessage, calls: Sequence[AnyCall]) -> AssistantMessage:
+    """Return a message of these calls with arguments that can't be read as they were given.
+
+    What is sent in their place is decided, and reported, when a context is built.
+    """
+    pairs = zip(calls, message["tool_calls"], strict=True)
+    return {**message, "tool_calls": [_with_unread(*pair) for pair in pairs]}
+
+
+def _with_unread(given: AnyCall, call: dict[str, Any]) -> dict[str, Any]:
+    if isinstance(given, ToolCall) or read_tool_calls([given])[0].arguments is not None:
+        return call
+    arguments = (as_mapping(given.get("function")) or given).get("arguments")
+    if arguments is None:
+        return call
+    return {**call, "function": {**call["function"], "arguments": str(arguments)}}
 
 
 def arguments_json(call: ToolCall) -> str:

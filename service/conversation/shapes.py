@@ -222,14 +222,14 @@ def _write_calls(
     row: Row, calls: Sequence[ToolCall], before: Sequence[ToolCall]
 ) -> list[Mapping[str, object]]:
     """Return the row's calls; those that changed keep their form."""
-    given = _given_calls(row)
+    given = given_calls(row)
     return [
         fields if call == old else _write_call(fields, call)
         for fields, call, old in zip(given, calls, before, strict=True)
     ]
 
 
-def _given_calls(row: Row) -> list[Mapping[str, object]]:
+def given_calls(row: Row) -> list[Mapping[str, object]]:
     """Return the calls of a row or chat message as they were given."""
     value = as_mapping(row.get("metadata")).get("tool_calls") or row.get("tool_calls")
     return [call for call in value if isinstance(call, Mapping)] if is_list(value) else []

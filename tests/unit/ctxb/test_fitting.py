@@ -213,6 +213,7 @@ class Dumped:
         ([{"role": "usr", "content": "x"}], "messages[0] has the role 'usr': it needs one of "),
         ([{"role": "usr", "content": "x"}], "did you mean user?"),
         ([{"role": "user", "text": "x"}], "messages[0] has no content: write a text or a list"),
+        ([{"role": "tool", "content": {"a": 1}}], "messages[0] has {'a': 1} at 'content': conve"),
         (
             [{"role": "user", "contentt": "x"}],
             "messages[0] has no content, but 'contentt': write a ",
@@ -359,6 +360,13 @@ def test_what_is_returned_as_it_was_is_kept() -> None:
 
     assert all(map(is_, fitted.messages, given))
     assert [each.outcome for each in fitted.decisions] == [*["kept"] * 5, "filtered"]
+
+
+def test_a_row_of_history_may_have_a_mapping_as_its_content() -> None:
+    """APIs refuse it in chat messages; a row is none."""
+    row = {"role": "HUMAN", "content": {"type": "text", "text": "Where is my boat?"}}
+
+    assert fit([row], 300).messages == [row]
 
 
 def test_a_message_whose_result_goes_with_its_call_is_truncated() -> None:

@@ -24,7 +24,8 @@ def test_defaults_are_those_of_the_source() -> None:
     [
         ({"max_tokens": 0}, "max_tokens has to be a whole number of at least 1, not 0"),
         ({"reserve_tokens": -1}, "reserve_tokens"),
-        ({"reserve_tokens": 8001}, "reserve_tokens exceeds max_tokens, 8000"),
+        ({"reserve_tokens": 8001}, "reserve_tokens, 8001, exceeds max_tokens, 8000"),
+        ({"max_tokens": 1000}, "reserve_tokens, 2000 by default, .+ pass a .+, such as 250"),
         ({"max_tokens": "8"}, "max_tokens has to be .+, not '8'"),
         ({"max_tokens": True}, "max_tokens has to be .+, not True"),
         ({"max_tokens": float("nan")}, "max_tokens has to be .+, not nan"),
@@ -39,6 +40,14 @@ def test_what_makes_no_sense_is_refused(fields: dict[str, Any], reported: str) -
     """An unknown strategy too, which the source took for another one."""
     with pytest.raises(ValueError, match=reported):
         ContextConfig(**fields)
+
+
+def test_an_unknown_setting_is_named() -> None:
+    """With the one that was probably meant."""
+    with pytest.raises(TypeError, match=r"'max_token'; use ContextConfig.+ did you mean max_tok"):
+        ContextConfig(max_token=5)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"did you mean enabled\?"):
+        CompactionConfig(enable=False)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("name", ["trigger", "summary_budget_ratio", "recent_preserve_ratio"])

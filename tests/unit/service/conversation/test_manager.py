@@ -241,7 +241,10 @@ def test_objects_of_an_sdk_are_refused() -> None:
         (lambda c: c.add_message_dict({"role": "user", "content": [DEEP]}), "deeper than 64"),
         (lambda c: c.add_assistant_message([{"type": "text"}]), "add_message_dict"),
         (lambda c: c.set_system_prompt([{"type": "text"}]), "system_prompt has to be a text"),
-        (lambda c: c.set_tool_definitions([DEEP]), "tools is nested deeper"),
+        (lambda c: c.set_tool_definitions([DEEP]), r"tools\[0\] is nested deeper"),
+        (lambda c: c.set_tool_definitions({"name": "x"}), "tools has to be a list of definitions"),
+        (lambda c: c.set_tool_definitions(["x"]), r"tools\[0\] has to be a definition, not 'x'"),
+        (lambda c: c.add_user_message(said("user", "x")), "add a whole message by add_message_dic"),
         (lambda c: c.apply_compaction(None, []), "summary_message is no mapping but None"),
         (lambda c: c.apply_compaction({}, [5]), r"preserved_messages\[0\] is no mapping but 5"),
         (lambda _: ContextManager(token_counter=5), "token_counter has to count texts, not 5"),  # type: ignore[arg-type]

@@ -183,6 +183,39 @@ def test_an_empty_answer_is_left_out() -> None:
     manager(logger=Log()).add_assistant_message("")
 
 
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        ({"id": "c2", "nme": "x", "args": {}}, "[0] has no name, but 'nme': write the function's"),
+        ({"id": "c2", "function": {"arguments": "{}"}}, "[0] has no name: write the function's n"),
+        ({"id": "c2", "name": "x", "args": {"q": 1}}, "[0] has no arguments, but 'args': write"),
+        ({"id": "c2", "name": "x", "input": {"q": 1}}, "[0] has no arguments, but 'input': write"),
+    ],
+)
+def test_a_call_that_would_be_sent_as_another_is_refused(call: Said, error: str) -> None:
+    """It was sent as "unknown", or without its arguments; a call without any has none."""
+    log = manager()
+    with pytest.raises(MessageError) as raised:
+        log.add_assistant_message("", [call])
+    assert f"tool_calls{error}" in str(raised.value)
+    with pytest.raises(MessageError) as raised:
+        log.add_message_dict({"role": "assistant", "content": None, "tool_calls": [call]})
+    assert f"the message.tool_calls{error}" in str(raised.value)
+    assert log.messages == []
+    for harmless in ({"id": "c", "name": "f"}, {"id": "d", "name": "f", "args": {}}):
+        log.add_assistant_message("", [harmless])
+
+
+def test_calls_under_a_misspelt_key_are_refused() -> None:
+    """They would be lost; other keys are the caller's own, and messages of others have no calls."""
+    log = manager()
+    with pytest.raises(MessageError, match="has 'toolcalls': write its calls at 'tool_calls'"):
+        log.add_message_dict({"role": "assistant", "content": "x", "toolcalls": CALLS})
+    log.add_message_dict({"role": "assistant", "content": "x", "tool_call": "c1", "toolCalls": []})
+    log.add_message_dict({"role": "user", "content": "x", "toolcalls": CALLS})
+    assert len(log.messages) == 2
+
+
 def test_a_result_for_an_unknown_conversation_is_left_out() -> None:
     """It answers nothing there."""
     warned = WarnedLog()

@@ -89,7 +89,10 @@ def test_a_call_without_arguments_has_an_empty_object() -> None:
         ({"a": True, "é": [None, "x"]}, '{"a": true, "é": [null, "x"]}'),
         ([{"at": date(2026, 1, 13)}], '[{"at": "2026-01-13"}]'),
         ({(1, 2): "x"}, "{(1, 2): 'x'}"),
-        (None, "None"),
+        (None, ""),
+        (3.5, "3.5"),
+        ({"a": object()}, '{"a": "<object object>"}'),
+        (object(), "<object object>"),
         (SimpleNamespace(output={"a": None}), '{"a": null}'),
         (ToolResult(output="out"), "out"),
         (ToolResult(output="out", error="err"), "err"),
@@ -97,8 +100,18 @@ def test_a_call_without_arguments_has_an_empty_object() -> None:
     ],
 )
 def test_a_result_is_a_text(result: object, text: str) -> None:
-    """An error takes precedence over an output; what has no JSON is printed as Python does."""
+    """An error takes precedence over an output; what has no JSON is printed as Python does.
+
+    But no address is sent, which says nothing and changes in each run.
+    """
     assert result_text(result) == text
+
+
+@pytest.mark.parametrize("result", [b"x", bytearray(b"x"), ToolResult(output=b"x")])  # type: ignore[arg-type]
+def test_bytes_are_no_result(result: object) -> None:
+    """A model would read `b'x'`."""
+    with pytest.raises(TypeError, match="not bytes: decode"):
+        result_text(result)
 
 
 @pytest.mark.parametrize(

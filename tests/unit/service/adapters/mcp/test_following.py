@@ -61,4 +61,8 @@ async def test_an_outage_is_logged_when_it_begins_and_when_it_ends() -> None:
         server._on_listed(ServerTools(SERVER.name, [TOOL]))
 
     assert [each["event"] for each in logs] == ["tools.unlisted", "tools.listed"]
-    assert noted.counted == ["git changed", *["git failed"] * 3, "git unchanged"]
+    assert noted.counted == [
+        "tool_refresh git changed",
+        *["tool_refresh git failed"] * 3,
+        "tool_refresh git unchanged",
+    ]
