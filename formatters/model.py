@@ -480,6 +480,11 @@ class Block:
         return self.gives_way is TrimPolicy.BY_STRATEGY
 
     @property
+    def is_tools(self) -> bool:
+        """Return whether its entries describe the tools."""
+        return self.gives_way is TrimPolicy.BY_DETAIL
+
+    @property
     def has_text(self) -> bool:
         """Return whether it has something to send as a text: it is left out otherwise."""
         return bool(self.header or self.entries)

@@ -166,7 +166,14 @@ CUT_MARK: Final = "..."
 
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun: ``1 token``, ``2 tokens``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{number} {inflect(noun, number)}"
+
+
+def inflect(noun: str, number: int) -> str:
+    """Return a noun as it follows a number: ``entry`` after 1, ``entries`` after 2."""
+    if number == 1:
+        return noun
+    return f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
 
 
 def truncate(text: str, chars: int | None) -> str:
@@ -240,7 +247,7 @@ def as_mapping(value: object) -> Mapping[str, object]:
 
 
 def is_deep(value: object, levels: int = MAX_DEPTH) -> bool:
-    """Return whether mappings and lists are nested in more than so many levels, or in a circle."""
+    """Return whether mappings and lists are nested more than ``levels`` deep, or in a circle."""
     if value is None or isinstance(value, str):
         return False
     if isinstance(value, (dict, Mapping)):

@@ -217,7 +217,7 @@ def find_stable_prefix(
     for block in blocks:
         has_placeholder = block.is_history and not block.entries
         is_repeated = not (block.volatile or block.moves or has_placeholder)
-        if not (is_repeated or block.gives_way is TrimPolicy.BY_DETAIL):
+        if not (is_repeated or block.is_tools):
             break
         entries = tuple(takewhile(lambda entry: not entry.volatile, block.entries))
         if len(entries) < len(block.entries):

@@ -520,6 +520,7 @@ class _RowReader:
         # rows may have been appended since the newest were read
         known = {message.id for message in newest} if hits else ()
         found = [m for m in self.cache.read((hits or ())[::-1]) if m.id not in known]
+        # with all newest rows, the oldest hits give way
         found = found[max(len(newest) + len(found) - self.settings.max_rows, 0) :]
         read = (*found, *newest)
         in_run = {row["id"] for row in request.run_rows}

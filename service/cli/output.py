@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from formatters.rows import inflect
 from service.observe.logs import owner_hash
 
 #: Control characters, except tab and newline: a terminal would run them as commands.
@@ -25,9 +26,8 @@ def printable(text: object) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number and its noun, in the plural unless the number is 1."""
-    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{number:,} {noun if number == 1 else plural}"
+    """Return a number with commas, and its noun."""
+    return f"{number:,} {inflect(noun, number)}"
 
 
 def note_if_none(rows: Sequence[object]) -> None:

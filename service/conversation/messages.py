@@ -115,7 +115,7 @@ def create_assistant_tool_call_message(
 
 
 def create_tool_result_message(result: object, tool_call_id: str) -> ToolResultMessage:
-    """Return a tool message; mappings and lists become JSON, other values what `str` returns.
+    """Return a tool message; a dict, list or tuple becomes JSON, other values what `str` returns.
 
     None is an empty result. Raises `TypeError` for bytes.
     """

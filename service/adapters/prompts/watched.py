@@ -1,4 +1,4 @@
-"""The configured system prompt, whose files are read again and again."""
+"""The configured system prompt; its files are read every few seconds."""
 
 import asyncio
 from pathlib import Path

@@ -28,7 +28,7 @@ MAX_SHARDS: Final = 64
 CHECK_SECONDS: Final = 2.0
 #: Seconds between two searches for entries in streams that are not in use: left from another number
 #: of shards, or written by a producer that uses an outdated one. In a cluster, a search takes up to
-#: 64 commands. Below the default timeout of a request.
+#: 64 commands. The pause is shorter than the default timeout of a request.
 SEARCH_SECONDS: Final = 8.0
 
 #: How the keys of stored answers, of reports, and of the workers that received a payload begin.
