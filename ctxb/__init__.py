@@ -141,6 +141,8 @@ if TYPE_CHECKING:  # for type checkers and editors; the table below is for Pytho
     from service.wire.response import BuildSuccess as BuildSuccess
     from service.worker.client import ContextClient as ContextClient
 
+    __version__: str
+
 #: The public names, by the module that has them.
 NAMES: Final = {
     "ctxb.fitting": "Fit FitUsage fit",
@@ -224,6 +226,8 @@ if not TYPE_CHECKING:  # type checkers would accept any name
         """Import the module of a public name, and return what it has under it."""
         if name == "strategies":
             return import_module("ctxb.strategies")
+        if name == "__version__":
+            return import_module("importlib.metadata").version("ctxb")
         if name not in _MODULES:
             problem = f"module 'ctxb' has no attribute {name!r}"
             # with these, Python suggests a name

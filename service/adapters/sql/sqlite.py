@@ -23,6 +23,8 @@ READERS: Final = 4
 #: The memory for pages of each connection, in KiB. Without the 2,000 of a default, the upper pages
 #: of the indexes of a million rows are read from the system again and again.
 CACHE_KIB: Final = 8_000
+#: The bytes of a file that are read from the system's memory, without a call for each page.
+MAPPED_BYTES: Final = 1 << 30
 
 #: Messages about tables that are not those of their revision; SQLite has no error code for it.
 _MISFIT: Final = re.compile("no such (?:table|column|index)|already exists|duplicate column name")
@@ -46,6 +48,7 @@ def sqlite_driver(url: str) -> Driver:
         "skip_autocommit_rollback": True,
         "pool_size": READERS + 1,
         "max_overflow": 0,
+        "pool_use_lifo": True,  # the connection whose pages were used last
         "hide_parameters": True,  # they hold what users wrote
     }
     engine = create_async_engine(
@@ -105,7 +108,8 @@ def _prepare(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
     # connection will. Any other failure here is repeated by the first statement.
     # With NORMAL, a crash of the machine, not of the process, may lose the last commits, but never
     # the file.
-    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", f"cache_size=-{CACHE_KIB}"):
+    pages = (f"cache_size=-{CACHE_KIB}", f"mmap_size={MAPPED_BYTES}")
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", *pages):
         with suppress(sqlite3.DatabaseError):
             cursor.execute(f"PRAGMA {pragma}")
     cursor.close()

@@ -17,7 +17,7 @@ class CircuitBreaker:
 
     `NoSummaryError` doesn't count as a failure: the next history may have a summary.
 
-    After ``open_seconds`` it lets calls through again, until one fails.
+    After ``open_seconds`` it lets one call through; if that succeeds, all others, too.
     """
 
     def __init__(
@@ -39,8 +39,10 @@ class CircuitBreaker:
 
     async def summarize(self, messages: Sequence[Message], *, max_tokens: int) -> str:
         """Call the summarizer; raises `SummarizerError`, at once while the breaker is open."""
-        if self._failures >= self._max_failures and self._clock() < self._paused_until:
-            raise SummarizerError("summaries are paused after repeated failures")
+        if self._failures >= self._max_failures:
+            if self._clock() < self._paused_until:
+                raise SummarizerError("summaries are paused after repeated failures")
+            self._paused_until = self._clock() + self._open_seconds  # until this call has ended
         try:
             summary = await self._summarizer.summarize(messages, max_tokens=max_tokens)
         except NoSummaryError:

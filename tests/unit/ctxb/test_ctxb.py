@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,11 @@ def test_a_public_name_is_there_and_described(name: str) -> None:
     value = getattr(ctxb, name)
     if inspect.isclass(value) or inspect.isroutine(value):
         assert value.__doc__
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    """Under the name that Python packages have for it."""
+    assert ctxb.__version__ == metadata.version("ctxb")
 
 
 @pytest.mark.parametrize("name", strategies.__all__)

@@ -125,6 +125,26 @@ async def test_calls_that_were_under_way_fail_without_a_word(
     assert len(logs) == 1
 
 
+async def test_one_call_tries_after_the_pause(
+    breaker: CircuitBreaker, flaky: Flaky, clock: Clock
+) -> None:
+    """The others fail at once while it is under way, so that a weak server isn't flooded."""
+    flaky.works = False
+    await failing(breaker, 2)
+    clock.seconds += 60
+    flaky.works = True
+    flaky.go_on.clear()
+    trial = asyncio.create_task(breaker.summarize([], max_tokens=10))
+    while flaky.asked < 3:
+        await flaky.began.get()
+    assert await failing(breaker, 2) == "summaries are paused after repeated failures"
+
+    flaky.go_on.set()
+    assert await trial == "short"
+    assert await breaker.summarize([], max_tokens=10) == "short"
+    assert flaky.asked == 4
+
+
 class Refusing(Flaky):
     """A summarizer that has nothing to say of what it is given."""
 
