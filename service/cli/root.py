@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import typer
 import typer.main
@@ -43,6 +43,7 @@ COMMANDS: Final[Mapping[str, str]] = {
 }
 #: The modules of `service.cli` that don't have the name of their command.
 MODULES: Final[Mapping[str, str]] = {"demo": "demo.command", "build": "request", "send": "request"}
+HELP_NAMES: Final = ["-h", "--help"]
 
 
 class LazyCommands(ErrorsBecomeExits):
@@ -57,6 +58,10 @@ class LazyCommands(ErrorsBecomeExits):
             command = self.commands[name] = load_command(name)
         return name, command, rest
 
+    def get_params(self, ctx: Context) -> list[Any]:
+        """Return its own options."""
+        return _hide_types_of_flags(super().get_params(ctx))
+
 
 def load_command(name: str) -> Command:
     """Import the module of a command, and return the command."""
@@ -69,17 +74,24 @@ def load_command(name: str) -> Command:
     else:
         parent.command(name)(command)
     group: Command = typer.main.get_command(parent)
-    _hide_types_of_flags(group)
+    _describe_flags(group)
     return group.commands[name]
 
 
-def _hide_types_of_flags(command: Command) -> None:
-    """Show no `<bool>` in the help of a command and its own commands: flags take no value."""
-    for option in command.params:
+def _describe_flags(command: Command) -> None:
+    """Hide the types of the flags of a command and its own commands."""
+    # these names are inherited, but the flag of help is made here
+    _hide_types_of_flags(command.get_params(typer.Context(command, help_option_names=HELP_NAMES)))
+    for each in getattr(command, "commands", {}).values():
+        _describe_flags(each)
+
+
+def _hide_types_of_flags(options: list[Any]) -> list[Any]:
+    """Return options that show no `<bool>` in help: flags take no value."""
+    for option in options:
         if getattr(option, "is_flag", False):
             option.metavar = ""
-    for each in getattr(command, "commands", {}).values():
-        _hide_types_of_flags(each)
+    return options
 
 
 ConfigFile = Annotated[
@@ -125,7 +137,7 @@ app = typer.Typer(
     no_args_is_help=True,
     # a traceback in the usual form, without the values of variables: they hold people's words
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": HELP_NAMES},
 )
 
 

@@ -14,11 +14,11 @@ def test_the_list_of_commands_says_what_each_says_of_itself(name: str) -> None:
     assert COMMANDS[name] == load_command(name).help.partition("\n\n")[0]
 
 
-@pytest.mark.parametrize("command", [("send",), ("history", "rm")])
+@pytest.mark.parametrize("command", [(), ("send",), ("history", "rm")])
 def test_flags_are_shown_without_a_type(
     ctxb: Callable[..., Result], command: tuple[str, ...]
 ) -> None:
     """They take no value, and `--json true` is refused."""
-    lines = ctxb(*command, "--help").stdout.splitlines()
-    (shown,) = (line for line in lines if line.startswith("│ --json "))
+    shown = ctxb(*command, "--help").stdout
+    assert "--help " in shown
     assert "bool" not in shown
