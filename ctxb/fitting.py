@@ -9,17 +9,18 @@ from io import StringIO
 from typing import Any, Final
 
 from formatters.model import Passage, Ranker
+from formatters.rows import counted
 from service.adapters.model_table import load_models
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.budget.counting import count_function
-from service.budget.decisions import Decision
+from service.budget.decisions import PRESENT, Decision
 from service.budget.groups import Strategy, check_count
 from service.budget.limits import ModelLimits, lookup
 from service.budget.strategies.relevance import Relevance
 from service.budget.strategy_names import read_strategy
 from service.conversation.checks import read_tools
 from service.conversation.fit import MessageDecision, fit_rows
-from service.conversation.shapes import write_json
+from service.conversation.shapes import has_uncounted, write_json
 from service.conversation.strategies import ContextStrategy
 from service.errors import MessageError, did_you_mean, explain_call, shown
 from service.recall.ranking import RANKING_STRATEGIES, RELEVANCE, rank
@@ -35,7 +36,7 @@ class FitUsage:
     """The tokens of the messages that fit, and of all messages."""
 
     tokenizer: str
-    #: False if the tokenizer only estimates the model's counts.
+    #: False if the tokenizer only estimates the model's counts, or parts aren't counted.
     exact: bool
     max_tokens: int
     #: The tool definitions as JSON.
@@ -82,10 +83,10 @@ class Fit:
             console.print(decisions_table(records))
         outcomes = Counter(decision.outcome for decision in self.decisions)
         listed = ", ".join(f"{outcome} {count:,}" for outcome, count in outcomes.items())
-        counted = "counted by" if usage.exact else "estimated with"
+        how = "counted by" if usage.exact else "estimated with"
         console.print(
             f"messages: {listed or 'none'}\n"
-            f"tokens: {usage.total:,} of {usage.max_tokens:,}, {counted} {usage.tokenizer}",
+            f"tokens: {usage.total:,} of {usage.max_tokens:,}, {how} {usage.tokenizer}",
             *(f"warning: {warning}" for warning in self.warnings),
             sep="\n",
         )
@@ -128,9 +129,11 @@ def fit(
     rows = _read_list(messages)
     chosen = _read_strategy(strategy, question)
     fitted = fit_rows(rows, chosen, max_tokens, count, spent=spent)
+    sent = (each.index for each in fitted.decisions if each.outcome in PRESENT)
+    uncounted = [index for index in sent if has_uncounted(rows[index])]
     usage = FitUsage(
         tokenizer=counter.name,
-        exact=counter.exact and limits.exact,
+        exact=counter.exact and limits.exact and not uncounted,
         max_tokens=max_tokens,
         tools=spent,
         messages=fitted.tokens,
@@ -140,7 +143,7 @@ def fit(
         messages=fitted.rows,
         usage=usage,
         decisions=fitted.decisions,
-        warnings=tuple(_warn(model, chosen if fitted.insufficient else None)),
+        warnings=tuple(_warn(model, chosen if fitted.insufficient else None, uncounted)),
     )
 
 
@@ -169,14 +172,22 @@ def _limits(model: str | None) -> ModelLimits:
     return lookup(model, load_models().models) or UNKNOWN_MODEL
 
 
-def _warn(model: str | None, insufficient: Strategy | None) -> Iterator[str]:
-    """Yield the warnings about an unknown model, and about a strategy that kept too much."""
+def _warn(
+    model: str | None, insufficient: Strategy | None, uncounted: Sequence[int]
+) -> Iterator[str]:
+    """Yield the warnings about an unknown model, a strategy that kept too much, and parts."""
     if model and _limits(model) is UNKNOWN_MODEL:
         tokenizer, suggestion = UNKNOWN_MODEL.tokenizer, _similar_model(model)
         yield f"{shown(model)} is no known model, so {tokenizer} estimates its tokens{suggestion}"
     if insufficient:
         name = getattr(insufficient, "name", type(insufficient).__name__)
         yield f"{name} kept more than fits; the oldest messages were dropped too"
+    if uncounted:
+        first, number = uncounted[0], counted(len(uncounted), "message")
+        yield (
+            f"images, sounds, documents and signed parts aren't counted: {number}, such as"
+            f" messages[{first}]; pass a smaller max_tokens"
+        )
 
 
 @cache

@@ -28,6 +28,8 @@ ROLES: Final = {
 #: Levels of the deepest nesting of a JSON value that is read or sent.
 MAX_DEPTH: Final = 64
 
+#: The text of an image.
+IMAGE: Final = "[image]"
 _IMAGE_PARTS = frozenset({"image", "image_url", "input_image"})
 
 
@@ -218,7 +220,7 @@ def _read_part(part: object) -> str:
         return fix_surrogates(part)
     fields = as_mapping(part)
     if read_text(fields.get("type")) in _IMAGE_PARTS:
-        return "[image]"
+        return IMAGE
     return read_text(fields.get("text"))
 
 

@@ -42,6 +42,8 @@ def check_message(given: object, place: str) -> None:
         known = ", ".join(("system", "developer", *ROLES, "model"))
         problem = f"has the role {shown(role)}" if role else "has no role"
         suggestion = did_you_mean(str(role), ROLES)
+        if not role and isinstance(row.get("type"), str):  # OpenAI's Responses API
+            suggestion = f"; convert items such as {shown(row['type'])} to chat messages"
         raise MessageError(f"{place} {problem}: it needs one of {known}{suggestion}")
     if not any(key in row for key in _CONTENT):
         slip = slip_of("content", row)
@@ -133,11 +135,30 @@ def _check_elements(row: Row, place: str) -> None:
     """
     for key in ("content", "parts", "tool_calls"):
         value = row.get(key)
+        if key == "tool_calls" and isinstance(value, str | Mapping):
+            raise MessageError(f"{place} has {shown(value)} at {key!r}: write a list of calls")
         elements = value if isinstance(value, list | tuple) else [value]
         for index, element in enumerate(elements):
             at = f"{place}.{key}[{index}]" if elements is value else f"{place}.{key}"
             if not isinstance(element, _PLAIN):
                 fix = "pass its model_dump()" if hasattr(element, "model_dump") else "convert it"
                 raise MessageError(f"{at} is no mapping but {shown(element)}: {fix}")
-            if key == "tool_calls" and as_mapping(element).get("type") == "custom":
+            fields = as_mapping(element)
+            if key == "tool_calls" and fields.get("type") == "custom":
                 raise MessageError(f"{at} calls a custom tool: only calls of functions can be read")
+            if key == "content":
+                _check_part(fields, at)
+
+
+def _check_part(part: Row, place: str) -> None:
+    """Raise `MessageError` for a text or a result under another key, or of another type."""
+    kind = part.get("type")
+    if kind not in ("text", "tool_result"):
+        return
+    key = "text" if kind == "text" else "content"
+    value = part.get(key)
+    if not isinstance(value, str | None) and (kind == "text" or not is_list(value)):
+        raise MessageError(f"{place} has {shown(value)} at {key!r}: convert it to a text")
+    other = next((own for own in part if own != "type" and isinstance(part[own], str)), None)
+    if kind == "text" and value is None and other is not None:
+        raise MessageError(f"{place} has no text, but {shown(other)}: write it at 'text'")

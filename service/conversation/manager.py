@@ -145,8 +145,9 @@ class ContextManager:
         self._conversations: dict[str, list[Row]] = {DEFAULT: []}
         self._originals = Originals()
         counter = DEFAULT_COUNTER if token_counter is None else token_counter
-        if not hasattr(counter, "count"):
-            raise TypeError(f"token_counter has to count texts, not {shown(counter)}")
+        if isinstance(counter, str | Sequence) or not hasattr(counter, "count"):
+            fix = "get_token_counter() returns one that does"
+            raise TypeError(f"token_counter has to count texts, not {shown(counter)}; {fix}")
         self._guard = guard_for(None, role_marks=self.config.role_marks)
         self._row_cost = RowCosts(counter, self._guard)
         self._readers: LRUCache[str, UnitReader] = LRUCache(MAX_READERS)

@@ -9,6 +9,7 @@ from typing import Any, Final
 from formatters.model import Message, Role, Row, ToolCall
 from formatters.repair.matching import CANCELLED, PENDING
 from formatters.rows import (
+    IMAGE,
     ROLES,
     as_mapping,
     is_list,
@@ -134,6 +135,14 @@ def is_opaque(content: object) -> bool:
     return is_partial([*filter(is_valid_part, content)] if is_list(content) else content)
 
 
+def has_uncounted(row: Row) -> bool:
+    """Return whether a message has more than texts and calls, such as images or sounds."""
+    if isinstance(row.get("content"), str):
+        return False
+    read = read_messages(row)
+    return any(each.provider_parts is not None or IMAGE in each.content for each in read)
+
+
 # --- rows and chat messages ------------------------------------------------------------------
 
 #: Keys that may hold an assistant's answer, besides the content.
@@ -176,14 +185,20 @@ class RowShape:
         return written
 
     def as_required(self, row: Row) -> tuple[Row, str]:
-        """Return a row without blank texts among its parts, and the reason for a change, or ""."""
+        """Return a row as its API requires it, and the reason for a change, or "".
+
+        Arguments of functions are JSON, and no text among its parts is blank.
+        """
+        calls, reason = row.get("tool_calls"), ""
+        if is_list(calls) and (written := [*map(_with_json, calls)]) != [*calls]:
+            row, reason = {**row, "tool_calls": written}, "arguments_mended"
         content = row.get("content")
         if not is_list(content):
-            return row, ""
+            return row, reason
         parts = [part for part in content if not _is_blank(part)]
         if 0 < len(parts) < len(content):
             return {**row, "content": parts}, "blank_text"
-        return row, ""
+        return row, reason
 
     def split_results(self, row: Row) -> list[Row]:
         """Return a row for each result in a row: here, the row."""
@@ -233,6 +248,15 @@ def given_calls(row: Row) -> list[Mapping[str, object]]:
     """Return the calls of a row or chat message as they were given."""
     value = as_mapping(row.get("metadata")).get("tool_calls") or row.get("tool_calls")
     return [call for call in value if isinstance(call, Mapping)] if is_list(value) else []
+
+
+def _with_json(call: object) -> object:
+    """Return a call whose function's arguments are JSON if they were an object."""
+    function = as_mapping(as_mapping(call).get("function"))
+    arguments = function.get("arguments")
+    if not isinstance(arguments, Mapping):
+        return call
+    return {**as_mapping(call), "function": {**function, "arguments": write_json(arguments)}}
 
 
 def _write_call(given: Row, call: ToolCall) -> Row:

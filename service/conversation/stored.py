@@ -20,7 +20,7 @@ from service.conversation.messages import (
     with_summaries,
     without_mark,
 )
-from service.errors import explain_call
+from service.errors import explain_call, shown
 from service.ports.services import Summarizer
 from service.ports.stores import HistoryStore
 
@@ -38,6 +38,7 @@ class Conversation:
 
     Raises:
         StoreError: The store can't be read or written; messages and their ids are kept.
+        TypeError: ``store`` is no store.
     """
 
     def __init__(
@@ -49,6 +50,9 @@ class Conversation:
         manager: ContextManager | None = None,
         max_rows: int = MAX_ROWS,
     ) -> None:
+        if not hasattr(store, "append"):
+            fix = "; pass its history" if hasattr(store, "history") else ""
+            raise TypeError(f"store has to be a history store, not {shown(store)}{fix}")
         self.owner_key = owner_key
         self.conversation_id = conversation_id
         #: Prompt, tools, budget and strategy; its other conversations are not used here.

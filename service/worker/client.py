@@ -11,7 +11,14 @@ from typing import Annotated, Any, Final, Literal
 import structlog
 from pydantic import Field, TypeAdapter, ValidationError
 
-from service.errors import CLASSES, BusError, ContextBuilderError, InvalidRequestError, Problem
+from service.errors import (
+    CLASSES,
+    BusError,
+    ContextBuilderError,
+    InvalidRequestError,
+    Problem,
+    shown,
+)
 from service.observe.tracing import current_span, find_tracer, record_failure
 from service.ports.bus import Bus
 from service.wire.payload import MAX_ID, MAX_OWNER_KEY, write_json
@@ -131,6 +138,7 @@ class ContextClient:
         via: Literal["stream", "channel"] = "stream",
     ) -> AnyResponse:
         """Send a request or a recall, and return its response, as `send` does."""
+        _check_mappings(request)
         with self._spans.request_span(request):
             response = await self._answer(request, timeout_seconds, via)
             if response.content.status == "error":
@@ -206,6 +214,14 @@ class ContextClient:
             await self._bus.submit(payload)
         elif not await self._bus.publish(Topics.CONTEXT_BUILD_REQUEST, payload):
             raise NoWorkerError("nobody listens on the request channel")
+
+
+def _check_mappings(request: object) -> None:
+    """Raise `InvalidRequestError` for a request, or metadata, that is no mapping."""
+    if not isinstance(request, Mapping):
+        raise InvalidRequestError(f"a request has to be a mapping, not {shown(request)}")
+    if not isinstance(metadata := request.get("metadata"), Mapping | None):
+        raise InvalidRequestError(f"/metadata: has to be a mapping, not {shown(metadata)}")
 
 
 def _check_identity(sent: dict[str, Any]) -> None:

@@ -24,6 +24,7 @@ from service.budget.estimates import (
     SimpleTokenCounter,
     read_counter_name,
 )
+from service.errors import shown
 from service.ports.services import TokenCounter
 
 log = structlog.get_logger(__name__)
@@ -89,6 +90,9 @@ def get_token_counter(
     use_tiktoken: bool = True, *, encoding_name: str = "o200k_base"
 ) -> TokenCounter:
     """Return an exact counter, or one that estimates if requested or if tiktoken can't be used."""
+    if not isinstance(use_tiktoken, bool):
+        fix = "encoding_name names an encoding, and a model has none here"
+        raise TypeError(f"use_tiktoken is true or false, not {shown(use_tiktoken)}; {fix}")
     if not use_tiktoken:
         return SimpleTokenCounter()
     try:

@@ -132,7 +132,55 @@ def test_content_of_other_kinds_stays_as_it_is() -> None:
     """Images and their texts are the objects that were given."""
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
     rows = [{"role": "user", "content": [{"type": "text", "text": "What is this?"}, picture]}]
-    assert fit(rows, 50).messages[0] is rows[0]
+    fitted = fit(rows, 50)
+
+    assert fitted.messages[0] is rows[0]
+    assert not fitted.usage.exact
+    assert fitted.warnings == (
+        "images, sounds, documents and signed parts aren't counted: 1 message, such as messages[0];"
+        " pass a smaller max_tokens",
+    )
+
+
+def test_arguments_become_json() -> None:
+    """OpenAI's API takes a text; other calls of the message stay as they are."""
+    function = {"name": "look", "arguments": {"at": "sea"}}
+    calls = [
+        {"id": "1", "type": "function", "function": function},
+        {"id": "2", "type": "function", "function": {"name": "look", "arguments": "{}"}},
+    ]
+    rows: list[dict[str, Any]] = [
+        {"role": "user", "content": "Where?"},
+        {"role": "assistant", "content": None, "tool_calls": calls},
+        *({"role": "tool", "tool_call_id": number, "content": "There."} for number in "12"),
+    ]
+    fitted = fit(rows, 100)
+
+    written = {"name": "look", "arguments": '{"at":"sea"}'}
+    assert fitted.messages[1]["tool_calls"] == [{**calls[0], "function": written}, calls[1]]
+    assert fitted.decisions[1].reason == "arguments_mended"
+
+
+@pytest.mark.parametrize(
+    ("message", "error"),
+    [
+        (
+            {"role": "user", "content": [{"type": "text", "content": "5"}]},
+            r"messages\[0\]\.content\[0\] has no text, but 'content': write it at 'text'",
+        ),
+        ({"role": "user", "content": [{"type": "text", "text": 5}]}, "has 5 at 'text': convert"),
+        (
+            {"role": "user", "content": [{"type": "tool_result", "content": {"temp": 7}}]},
+            "has {'temp': 7} at 'content': convert it to a text",
+        ),
+        ({"role": "assistant", "tool_calls": {"id": "c"}}, "at 'tool_calls': write a list of c"),
+        ({"type": "function_call"}, "convert items such as 'function_call' to chat messages"),
+    ],
+)
+def test_what_would_be_lost_is_refused(message: dict[str, Any], error: str) -> None:
+    """With its place and a remedy."""
+    with pytest.raises(MessageError, match=error):
+        fit([message, {"role": "user", "content": "So?"}], 100)
 
 
 def test_equal_messages_are_decided_on_each() -> None:

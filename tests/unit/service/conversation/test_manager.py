@@ -248,6 +248,7 @@ def test_objects_of_an_sdk_are_refused() -> None:
         (lambda c: c.apply_compaction(None, []), "summary_message is no mapping but None"),
         (lambda c: c.apply_compaction({}, [5]), r"preserved_messages\[0\] is no mapping but 5"),
         (lambda _: ContextManager(token_counter=5), "token_counter has to count texts, not 5"),  # type: ignore[arg-type]
+        (lambda _: ContextManager(token_counter="gpt-4o"), "'gpt-4o'; get_token_counter"),  # type: ignore[arg-type]
     ],
 )
 def test_what_can_never_be_sent_is_refused_at_once(use: Any, error: str) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -62,6 +63,14 @@ async def stored(store: MemoryHistory) -> list[Any]:
 def here(conversation: Conversation) -> list[Any]:
     """Return the texts in memory."""
     return contents(conversation.manager.get_conversation_history("c1"))
+
+
+def test_what_is_no_store_is_refused() -> None:
+    """At once, not by the first flush."""
+    with pytest.raises(TypeError, match=r"store has to be a history store, not 'x'$"):
+        Conversation("x", "ann", "c1")  # type: ignore[arg-type] # as somebody may write it
+    with pytest.raises(TypeError, match=r"; pass its history$"):
+        Conversation(SimpleNamespace(history=None), "ann", "c1")
 
 
 async def test_what_is_said_is_there_for_the_next_process() -> None:

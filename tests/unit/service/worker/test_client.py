@@ -125,6 +125,22 @@ async def test_a_request_that_cannot_be_answered_is_refused(
     assert not hub.streams
 
 
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        ('{"owner_key": "a"}', "a request has to be a mapping, not '{"),
+        (None, "a request has to be a mapping, not None"),
+        ({**REQUEST, "metadata": "x"}, "^/metadata: has to be a mapping, not 'x'"),
+    ],
+)
+async def test_what_is_no_request_is_refused(
+    client: ContextClient, request_: Any, error: str
+) -> None:
+    """Such as the text of a file, where its JSON was meant."""
+    with pytest.raises(InvalidRequestError, match=error):
+        await client.build(request_)
+
+
 async def test_the_topic_has_the_prefix_of_the_bus(hub: MemoryHub) -> None:
     """Two deployments on one server do not hear each other."""
     async with (

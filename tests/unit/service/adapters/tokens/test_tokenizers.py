@@ -126,6 +126,12 @@ def test_the_factory_chooses() -> None:
     assert get_token_counter(use_tiktoken=False).name == "simple"
 
 
+def test_a_model_is_no_choice_of_a_counter() -> None:
+    """It would choose the default without a word."""
+    with pytest.raises(TypeError, match="use_tiktoken is true or false, not 'gpt-4o'; encoding_na"):
+        get_token_counter("gpt-4o")  # type: ignore[arg-type] # as somebody may write it
+
+
 def _nothing(tmp_path: Path) -> Path:
     return tmp_path / "missing"
 
