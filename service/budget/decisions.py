@@ -66,7 +66,7 @@ REASONS: Final = {
     "result_matched": "it names no call, so it was matched to the nearest one without a result",
     "result_moved": "it did not follow its call, as every API requires, so it was moved",
     "call_renamed": "the id of a call was missing, too long, in use or like structure",
-    "arguments_mended": "the arguments of a call were not JSON of an object, so they were converted",
+    "arguments_mended": "the arguments of a call were no JSON of an object, so they were converted",
     "name_mended": "the name of a call was too long, or not accepted by any API; it was changed",
     "empty_result": "it was an empty result, so a text that says so was added",
     "blank_text": "it had a blank text among its parts, which APIs refuse, so that was left out",
