@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 from formatters.model import Role
 from formatters.rows import (
     MAX_DEPTH,
+    ROLES,
     fix_surrogates,
     is_deep,
     read_content,
@@ -23,11 +24,12 @@ from formatters.rows import (
 )
 from formatters.times import parse_timestamp
 from service.budget.counting import MESSAGE_OVERHEAD, messages_tokens
-from service.errors import InvalidRequestError, Problem
+from service.errors import InvalidRequestError, Problem, did_you_mean, shown
 from service.ports.services import TokenCounter
 from service.ports.stores import STORED_CHARS
 from service.recall.terms import row_terms
 from service.wire.payload import MAX_ID, MAX_OWNER_KEY
+from service.wire.validation import explain_misnamed_content
 
 #: Roles whose rows the memory block prints.
 _PRINTED: Final = frozenset({Role.HUMAN, Role.AI})
@@ -133,6 +135,11 @@ def from_microseconds(number: int) -> datetime:
 def _to_body(row: object, conversation_id: str | None, pointer: str) -> str:
     if not isinstance(row, Mapping):
         raise _invalid(pointer, f"a row is an object, not {type(row).__name__}")
+    role = row.get("role")
+    if read_role(role) is Role.OTHER and (meant := did_you_mean(str(role), ROLES, cutoff=0.8)):
+        raise _invalid(f"{pointer}/role", f"{shown(role)} is unknown{meant}")
+    if misnamed := explain_misnamed_content(row):
+        raise _invalid(pointer, misnamed)
     fields = {name: row.get(name) for name in _FIELDS}
     fields["id"] = _checked_text(row.get("id"), MAX_ID, f"{pointer}/id")
     fields["metadata"] = _metadata(row)

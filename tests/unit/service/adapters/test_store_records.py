@@ -90,6 +90,20 @@ def test_keys_of_other_services_are_left_out() -> None:
     assert list(body) == ["id", "run_id", "role", "content", "timestamp", "metadata"]
 
 
+@pytest.mark.parametrize(
+    ("row", "error"),
+    [
+        ({"role": "usr", "content": "hi"}, r"^/0/role: 'usr' is unknown; did you mean user\?$"),
+        ({"role": "user", "contnt": "hi"}, "^/0: has no content, but 'contnt': write its text"),
+    ],
+)
+def test_a_misspelt_row_is_refused(row: dict[str, object], error: str) -> None:
+    """No context would show it. A role that is nobody's slip is kept, without being shown."""
+    assert read(role="system", content="hi").searched == ""
+    with pytest.raises(InvalidRequestError, match=error):
+        read_records([{"id": "a", **row}], None, Characters())
+
+
 def test_depth_is_bounded() -> None:
     """The deepest value that is let through can be read; one level more is refused."""
     value: object = 1
