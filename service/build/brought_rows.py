@@ -11,7 +11,7 @@ from formatters.times import parse_timestamp
 from service.errors import MAX_COMPARED, did_you_mean, escape_key, shown
 from service.wire.request import LEAST_KEY, SIMILAR_KEY
 from service.wire.response import WarningRecord
-from service.wire.validation import explain_misnamed_content
+from service.wire.validation import SYSTEM_KEYS, explain_misnamed_content
 
 #: Limit of the ids that a warning lists.
 MAX_IDS: Final = 5
@@ -159,9 +159,8 @@ def _system_messages(past: Sequence[Row], pointer: str) -> Iterator[WarningRecor
     system = [index for index, role in enumerate(roles) if role in _SYSTEM_ROLES]
     if system:
         detail = (
-            f"messages left out: {len(system)}, as the role {roles[system[0]]} is no history; a"
-            " system prompt has its place in prompts.identity_file, or in the option identity"
-            " where prompts.allow_request_identity is set"
+            f"messages left out: {len(system)}, as the role {roles[system[0]]} is no history;"
+            f" {SYSTEM_KEYS}"
         )
         first = f"{pointer}/{system[0]}"
         yield WarningRecord(code="system_left_out", pointer=first, detail=detail)

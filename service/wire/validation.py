@@ -49,6 +49,11 @@ INPUT_KEYS: Final = (
     "the input is `current_input`, a text, or the first message of `history`; earlier messages"
     " belong into `past` of `context`"
 )
+#: Where a system prompt belongs, for senders that put it elsewhere.
+SYSTEM_KEYS: Final = (
+    "a system prompt has its place in prompts.identity_file, or in the option identity where"
+    " prompts.allow_request_identity is set"
+)
 
 #: Fields that may be repeated in the content and its messages: name in the request, name there.
 _REPEATED: Final = {"owner_key": "owner_key", "run_id": "id"}
