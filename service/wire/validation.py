@@ -25,6 +25,7 @@ from service.errors import (
     shown,
 )
 from service.wire.payload import MAX_ID, MAX_OWNER_KEY, canonical_json, derive_id, digest
+from service.wire.protocol import Topics
 
 OwnerKey = Annotated[str, Field(min_length=1, max_length=MAX_OWNER_KEY)]
 #: The id of a message, a run, a conversation or a row.
@@ -49,6 +50,9 @@ INPUT_KEYS: Final = (
     "the input is `current_input`, a text, or the first message of `history`; earlier messages"
     " belong into `past` of `context`"
 )
+#: Where each kind of request belongs.
+BUILD_PLACE: Final = f"{Topics.CONTEXT_BUILD_REQUEST}, or over HTTP to POST /v1/build"
+RECALL_PLACE: Final = f"{Topics.CONTEXT_RECALL_REQUEST}, or over HTTP to POST /v1/recall"
 #: Where a system prompt belongs, for senders that put it elsewhere.
 SYSTEM_KEYS: Final = (
     "a system prompt has its place in prompts.identity_file, or in the option identity where"
@@ -271,7 +275,10 @@ def _detail_of(detail: ErrorDetails, known: Iterable[str]) -> str:
         message = f"is required{_explain_slip(str(last[0]), detail['input'])}"
     elif detail["loc"] in {("content", "run"), ("content", "short")}:
         message = "must be an object"
-    return message if _OF_INPUT.isdisjoint(last) else f"{message}; {INPUT_KEYS}"
+    if _OF_INPUT.isdisjoint(last):
+        return message
+    meant = f"a recall goes to {RECALL_PLACE}" if is_recall(detail["input"]) else INPUT_KEYS
+    return f"{message}; {meant}"
 
 
 #: Steps to what a content has to have, and to the content in either form.
