@@ -437,7 +437,7 @@ def set_options(request: dict[str, Any], options: Mapping[str, object]) -> None:
     Does nothing if the request has another value where its options belong; `decode` refuses it.
     """
     holder = request.get("content")
-    if isinstance(holder, dict) and "current_input" not in holder:
+    if isinstance(holder, dict) and not is_short_form(holder):
         holder = holder.setdefault("metadata", {})
     current = holder.setdefault("context", {}) if isinstance(holder, dict) else None
     if isinstance(current, dict):

@@ -40,6 +40,8 @@ SHORT_KEYS: Final = frozenset(
     {"current_input", "timestamp_utc", "timezone_offset", "user_profile", "context"}
 )
 RUN_KEYS: Final = frozenset({"history", "metadata"})
+#: Keys that make a run of a content without any of these, even if they are misspelt.
+_LIKE_A_RUN: Final = ("history", "messages")
 #: Keys that only a recall has: it needs one of the first four.
 RECALL_MODES: Final = ("query", "ids", "around", "grep")
 RECALL_KEYS: Final = frozenset(
@@ -66,8 +68,13 @@ _IDS: Final = ("owner_key", "id", "run_id", "conversation_id")
 
 
 def is_short_form(content: Mapping[str, object]) -> bool:
-    """Return whether a content has the short form; without a key of either form it is a run."""
-    return not SHORT_KEYS.isdisjoint(content) and not _given(RUN_KEYS, content)
+    """Return whether a content has the short form; so has one without a key of either form."""
+    if _given(RUN_KEYS, content):
+        return False
+    slips = (
+        did_you_mean(str(key), _LIKE_A_RUN, cutoff=0.8) for key in islice(content, MAX_COMPARED)
+    )
+    return not SHORT_KEYS.isdisjoint(content) or not any(slips)
 
 
 def is_recall(content: object) -> bool:
@@ -290,7 +297,7 @@ def _explain_slip(name: str, given: object) -> str:
     beside = SHORT_KEYS.intersection(as_mapping(given)) if name == "content" else ()
     if beside:
         return f", and {min(beside)} belongs into it"
-    # without a key of either form, a content is a run, which has to have a history
+    # with metadata a content is a run, which has to have a history
     names = (name, "current_input") if name == "history" else (name,)
     for key in map(str, islice(as_mapping(given), MAX_COMPARED)):
         if name.startswith(f"{key}_") or did_you_mean(key, names, cutoff=0.8):

@@ -148,7 +148,11 @@ def test_a_request_validated_in_process_gets_its_ids_too() -> None:
 @pytest.mark.parametrize(
     ("fields", "error", "pointers"),
     [
-        ({"content": {"a": 1}}, InvalidRequestError, ["/content/history"]),
+        ({"content": {"a": 1}}, InvalidRequestError, ["/content/current_input"]),
+        ({"content": {}}, InvalidRequestError, ["/content/current_input"]),
+        ({"content": {"current_inptu": "x"}}, InvalidRequestError, ["/content/current_input"]),
+        ({"content": {"historyy": []}}, InvalidRequestError, ["/content/history"]),
+        ({"content": {"metadata": {}}}, InvalidRequestError, ["/content/history"]),
         ({"content": a_run(history=[])}, InvalidRequestError, ["/content/history"]),
         ({"content": None}, InvalidRequestError, ["/content"]),
         ({"content": "hi"}, InvalidRequestError, ["/content"]),
