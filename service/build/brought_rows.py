@@ -11,7 +11,7 @@ from formatters.times import parse_timestamp
 from service.errors import MAX_COMPARED, did_you_mean, escape_key, shown
 from service.wire.request import LEAST_KEY, SIMILAR_KEY
 from service.wire.response import WarningRecord
-from service.wire.validation import explain_misnamed_content
+from service.wire.validation import SYSTEM_KEYS, explain_misnamed_content
 
 #: Limit of the ids that a warning lists.
 MAX_IDS: Final = 5
@@ -36,7 +36,7 @@ _READ_EXTRA: Final = frozenset(_EXTRA_KEYS)
 
 def past_warnings(past: Sequence[Row], pointer: str, now: datetime) -> Iterator[WarningRecord]:
     """Yield the warnings of rows at a pointer; ``now`` is the time of the input."""
-    foreign = [*_foreign_shapes(past, pointer)]
+    foreign = [*foreign_shapes(past, pointer)]
     yield from foreign or _misnamed_contents(past, pointer)
     yield from _misnamed_keys(past, pointer)
     yield from _system_messages(past, pointer)
@@ -108,15 +108,15 @@ def _odd_times(past: Sequence[Row], pointer: str, now: datetime) -> Iterator[War
         yield WarningRecord(code="time_ahead", pointer=place(ahead), detail=detail)
 
 
-def _foreign_shapes(past: Sequence[Row], pointer: str) -> Iterator[WarningRecord]:
+def foreign_shapes(rows: Sequence[Row], pointer: str) -> Iterator[WarningRecord]:
     """Warn of rows of a request in a shape of Anthropic's or Gemini's API."""
-    found = {index: names for index, row in enumerate(past) if (names := foreign_parts(row))}
+    found = {index: names for index, row in enumerate(rows) if (names := foreign_parts(row))}
     if found:
         listed = ", ".join(sorted(set().union(*found.values())))
         detail = (
-            f"past has {listed}, in messages: {len(found)}, which are not read; it takes the shape"
-            " of OpenAI's chat messages: send text as content, calls as tool_calls, and each result"
-            " as a message of the role tool with its tool_call_id"
+            f"{pointer.rpartition('/')[2]} has {listed}, in messages: {len(found)}, which are not"
+            " read; it takes the shape of OpenAI's chat messages: send text as content, calls as"
+            " tool_calls, and each result as a message of the role tool with its tool_call_id"
         )
         first = f"{pointer}/{next(iter(found))}"
         yield WarningRecord(code="content_skipped", pointer=first, detail=detail)
@@ -159,9 +159,8 @@ def _system_messages(past: Sequence[Row], pointer: str) -> Iterator[WarningRecor
     system = [index for index, role in enumerate(roles) if role in _SYSTEM_ROLES]
     if system:
         detail = (
-            f"messages left out: {len(system)}, as the role {roles[system[0]]} is no history; a"
-            " system prompt has its place in prompts.identity_file, or in the option identity"
-            " where prompts.allow_request_identity is set"
+            f"messages left out: {len(system)}, as the role {roles[system[0]]} is no history;"
+            f" {SYSTEM_KEYS}"
         )
         first = f"{pointer}/{system[0]}"
         yield WarningRecord(code="system_left_out", pointer=first, detail=detail)

@@ -12,13 +12,13 @@ import structlog
 
 from formatters.friends_info import read_profile_text
 from formatters.model import Facts, GroupedHistory, Message, Passage, Role, Row, Summary
-from formatters.rows import fix_surrogates, group_history, read_rows, sort_messages
+from formatters.rows import counted, fix_surrogates, group_history, read_rows, sort_messages
 from prompts.system_prompt import SystemPrompt
 from service.aio import LARGE_TEXT
 from service.budget.counting import messages_tokens
 from service.budget.estimates import HeuristicTokenCounter
 from service.budget.strategies.relevance import Relevance
-from service.build.brought_rows import list_ids, past_warnings, unknown_roles
+from service.build.brought_rows import foreign_shapes, list_ids, past_warnings, unknown_roles
 from service.build.plan import Plan
 from service.build.row_cache import RowCache
 from service.build.similarity import EmbeddedQuestion, Similarity
@@ -309,12 +309,16 @@ class Gathering:
             yield WarningRecord(code="history_capped", detail=detail)
         past, pointer = self.request.options.past or (), f"{self.request.options_pointer}/past"
         in_past = [*past_warnings(past, pointer, self.plan.now)] if past else []
-        ids = [message.id for message in (*history.messages, *run) if message.partial]
-        if ids and not any(warning.code == "content_skipped" for warning in in_past):
-            parts = "parts other than text and images, left out"
-            detail = f"{len(ids)} messages have {parts}: {list_ids(ids)}"
+        keys, sent = {"content", "parts"}, self.request.run.history
+        rows = [message.model_dump(include=keys, exclude_unset=True) for message in sent]
+        in_run = [*foreign_shapes(rows, "/content/history")]
+        is_named = any(warning.code == "content_skipped" for warning in in_past)
+        others = (*(() if is_named else history.messages), *(() if in_run else run))
+        if ids := [message.id for message in others if message.partial]:
+            messages = f"{counted(len(ids), 'message')}: {list_ids(ids)}"
+            detail = f"content other than text and images left out of {messages}"
             yield WarningRecord(code="content_skipped", detail=detail)
-        yield from in_past
+        yield from (*in_past, *in_run)
         if past and history.messages and self._repeats_input(history.messages[-1]):
             detail = (
                 "the last message of past has the words of the current input, so the model reads"
@@ -322,7 +326,8 @@ class Gathering:
             )
             place = f"{pointer}/{len(past) - 1}"
             yield WarningRecord(code="input_repeated", pointer=place, detail=detail)
-        if any(_is_answer(one) and other.role is Role.HUMAN for one, other in pairwise(run)):
+        answered = any(_is_answer(one) and two.role is Role.HUMAN for one, two in pairwise(run))
+        if answered and not in_run:
             detail = (
                 "a user's message follows an answer, but the first message is the current input;"
                 " earlier messages belong into past of context"
@@ -330,8 +335,7 @@ class Gathering:
             yield WarningRecord(code="past_in_run", pointer="/content/history", detail=detail)
         if Role.OTHER in [message.role for message in (*history.messages, *run)]:
             yield from unknown_roles([row.get("role") for row in past], pointer)
-            roles = [message.role for message in self.request.run.history]
-            yield from unknown_roles(roles, "/content/history")
+            yield from unknown_roles([message.role for message in sent], "/content/history")
 
     def _repeats_input(self, message: Message) -> bool:
         same_text = message.content.strip() == self.request.current_input.strip()

@@ -19,7 +19,7 @@ from service.build.tools import tools_json
 from service.config.endpoints import is_loopback
 from service.errors import NotFoundError
 from service.http.endpoint import Body, EndpointCall, Query, Services
-from service.http.recent_builds import BuildSummary, summary_of
+from service.http.recent_builds import REFUSED, BuildSummary, summary_of
 from service.ports.services import TokenCounter
 from service.wire.request import ContextOptions, ManagementOption
 from service.wire.response import DecisionRecord, Usage, WarningRecord
@@ -240,6 +240,11 @@ async def find_build(call: EndpointCall, build_id: str) -> BuildReport:
             return report
         if report is None:
             call.services.recent.drop(build_id)
+    if build_id.startswith(REFUSED):
+        detail = (
+            "a refused request has no build: its entry in GET /v1/builds has the error, as refusal"
+        )
+        raise NotFoundError(detail)
     raise NotFoundError(
         "this owner has no such build: it has expired, was erased, or belongs to another owner"
     )

@@ -19,6 +19,8 @@ from service.wire.request import Envelope
 
 #: Characters of a question that a list has.
 QUESTION_CHARS: Final = 2_000
+#: How the ids of refused requests begin.
+REFUSED: Final = "ref_"
 #: Errors whose details quote requests.
 _QUOTING: Final = frozenset(
     {"invalid_request", "unsupported_content", "unsupported_version", "id_conflict"}
@@ -41,7 +43,7 @@ class Refusal:
 class BuildSummary:
     """A build in one line."""
 
-    #: That of a refused request begins with ``ref_``, and no report has it.
+    #: That of a refused request begins with `REFUSED`, and no report has it.
     build_id: str
     #: When it was built, or refused.
     at: datetime
@@ -122,7 +124,7 @@ class RecentBuilds:
             return
         excess = error if isinstance(error, BudgetExceededError) else None
         summary = BuildSummary(
-            build_id=f"ref_{secrets.token_hex(16)}",
+            build_id=f"{REFUSED}{secrets.token_hex(16)}",
             at=datetime.now(UTC),
             request_id=envelope.id,
             run_id=envelope.run_id,

@@ -20,10 +20,10 @@ from pydantic.functional_validators import ModelWrapValidatorHandler
 
 from service.errors import InvalidRequestError, Problem, did_you_mean, escape_key
 from service.wire.payload import MAX_BYTES, canonical_json, derive_id, fingerprint
-from service.wire.protocol import Topics
 from service.wire.request import RejectedError, RequestFields, Tolerant, decode_as, misplaced_keys
 from service.wire.response import BuildFailure, ResponseFields, WarningRecord
 from service.wire.validation import (
+    BUILD_PLACE,
     MAX_COMPARED,
     RECALL_MODES,
     Id,
@@ -148,7 +148,7 @@ class RecallRequest(RequestFields):
             check_version(data)
             if is_build(data.get("content")):
                 # of the whole request: its content may be valid on the other topic
-                detail = f"is no recall; send it to {Topics.CONTEXT_BUILD_REQUEST}"
+                detail = f"is no recall; send it to {BUILD_PLACE}"
                 raise InvalidRequestError(f"the request {detail}", [Problem("", detail)])
             receipt = {
                 "id": data.get("id") or derive_id(canonical_json(data)),

@@ -50,6 +50,7 @@ from service.wire.protocol import SCHEMA_VERSION
 from service.wire.validation import (
     INPUT_KEYS,
     MAX_COMPARED,
+    SYSTEM_KEYS,
     Id,
     ModelName,
     OwnerKey,
@@ -436,7 +437,7 @@ def set_options(request: dict[str, Any], options: Mapping[str, object]) -> None:
     Does nothing if the request has another value where its options belong; `decode` refuses it.
     """
     holder = request.get("content")
-    if isinstance(holder, dict) and "current_input" not in holder:
+    if isinstance(holder, dict) and not is_short_form(holder):
         holder = holder.setdefault("metadata", {})
     current = holder.setdefault("context", {}) if isinstance(holder, dict) else None
     if isinstance(current, dict):
@@ -546,6 +547,14 @@ def misplaced_keys(request: Mapping[str, object], options: Set[str] = frozenset(
     return sorted(pointers)
 
 
+#: What is said of keys of other APIs, which are too unlike those that are meant.
+_OTHER_KEYS: Final = {
+    **dict.fromkeys(("messages", "history"), INPUT_KEYS),
+    **dict.fromkeys(("system", "system_prompt"), SYSTEM_KEYS),
+    "token_budget": "did you mean max_tokens of context?",
+}
+
+
 class BuildRequest(RequestFields):
     """A request to build a context, on the topic `context.build.request`.
 
@@ -649,9 +658,9 @@ class BuildRequest(RequestFields):
     @property
     def ignored_keys(self) -> Iterator[Problem]:
         """Yield the keys that are ignored, each with a suggestion."""
+        place = self.options_pointer
         for key in self.options.model_extra or {}:
-            detail = f"is unknown and ignored{did_you_mean(key, OPTIONS)}"
-            yield Problem(f"{self.options_pointer}/{escape_key(key)}", detail)
+            yield Problem(f"{place}/{escape_key(key)}", self._explain_misplaced(place, key))
         extra = self.content.model_extra if isinstance(self.content, ShortContent) else None
         for key in extra or {}:
             yield Problem(f"/content/{escape_key(key)}", self._explain_misplaced("/content", key))
@@ -665,10 +674,11 @@ class BuildRequest(RequestFields):
         if key == "context":
             holder = self.options_pointer.removesuffix("/context")
             return f"is ignored here; it belongs into {holder}"
-        if key == "messages":
-            return f"is unknown and ignored; {INPUT_KEYS}"
-        place: BaseModel = self.run.metadata if parent == "/content/metadata" else self.content
-        return self._explain_ignored(parent, key, type(place).model_fields)
+        if key in _OTHER_KEYS:
+            return f"is unknown and ignored; {_OTHER_KEYS[key]}"
+        places = {self.options_pointer: self.options, "/content/metadata": self.run.metadata}
+        known = type(places.get(parent, self.content)).model_fields
+        return self._explain_ignored(parent, key, known)
 
 
 def _clean_parts(request: BuildRequest) -> None:

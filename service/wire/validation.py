@@ -25,6 +25,7 @@ from service.errors import (
     shown,
 )
 from service.wire.payload import MAX_ID, MAX_OWNER_KEY, canonical_json, derive_id, digest
+from service.wire.protocol import Topics
 
 OwnerKey = Annotated[str, Field(min_length=1, max_length=MAX_OWNER_KEY)]
 #: The id of a message, a run, a conversation or a row.
@@ -39,6 +40,8 @@ SHORT_KEYS: Final = frozenset(
     {"current_input", "timestamp_utc", "timezone_offset", "user_profile", "context"}
 )
 RUN_KEYS: Final = frozenset({"history", "metadata"})
+#: Keys that make a run of a content without any of these, even if they are misspelt.
+_LIKE_A_RUN: Final = ("history", "messages")
 #: Keys that only a recall has: it needs one of the first four.
 RECALL_MODES: Final = ("query", "ids", "around", "grep")
 RECALL_KEYS: Final = frozenset(
@@ -49,6 +52,14 @@ INPUT_KEYS: Final = (
     "the input is `current_input`, a text, or the first message of `history`; earlier messages"
     " belong into `past` of `context`"
 )
+#: Where each kind of request belongs.
+BUILD_PLACE: Final = f"{Topics.CONTEXT_BUILD_REQUEST}, or over HTTP to POST /v1/build"
+RECALL_PLACE: Final = f"{Topics.CONTEXT_RECALL_REQUEST}, or over HTTP to POST /v1/recall"
+#: Where a system prompt belongs, for senders that put it elsewhere.
+SYSTEM_KEYS: Final = (
+    "a system prompt has its place in prompts.identity_file, or in the option identity where"
+    " prompts.allow_request_identity is set"
+)
 
 #: Fields that may be repeated in the content and its messages: name in the request, name there.
 _REPEATED: Final = {"owner_key": "owner_key", "run_id": "id"}
@@ -57,8 +68,13 @@ _IDS: Final = ("owner_key", "id", "run_id", "conversation_id")
 
 
 def is_short_form(content: Mapping[str, object]) -> bool:
-    """Return whether a content has the short form; without a key of either form it is a run."""
-    return not SHORT_KEYS.isdisjoint(content) and not _given(RUN_KEYS, content)
+    """Return whether a content has the short form; so has one without a key of either form."""
+    if _given(RUN_KEYS, content):
+        return False
+    slips = (
+        did_you_mean(str(key), _LIKE_A_RUN, cutoff=0.8) for key in islice(content, MAX_COMPARED)
+    )
+    return not SHORT_KEYS.isdisjoint(content) or not any(slips)
 
 
 def is_recall(content: object) -> bool:
@@ -266,7 +282,10 @@ def _detail_of(detail: ErrorDetails, known: Iterable[str]) -> str:
         message = f"is required{_explain_slip(str(last[0]), detail['input'])}"
     elif detail["loc"] in {("content", "run"), ("content", "short")}:
         message = "must be an object"
-    return message if _OF_INPUT.isdisjoint(last) else f"{message}; {INPUT_KEYS}"
+    if _OF_INPUT.isdisjoint(last):
+        return message
+    meant = f"a recall goes to {RECALL_PLACE}" if is_recall(detail["input"]) else INPUT_KEYS
+    return f"{message}; {meant}"
 
 
 #: Steps to what a content has to have, and to the content in either form.
@@ -278,7 +297,7 @@ def _explain_slip(name: str, given: object) -> str:
     beside = SHORT_KEYS.intersection(as_mapping(given)) if name == "content" else ()
     if beside:
         return f", and {min(beside)} belongs into it"
-    # without a key of either form, a content is a run, which has to have a history
+    # with metadata a content is a run, which has to have a history
     names = (name, "current_input") if name == "history" else (name,)
     for key in map(str, islice(as_mapping(given), MAX_COMPARED)):
         if name.startswith(f"{key}_") or did_you_mean(key, names, cutoff=0.8):

@@ -10,6 +10,7 @@ import structlog
 from formatters.model import Message, Role, Row
 from formatters.rows import read_role
 from formatters.times import parse_timestamp
+from service.build.brought_rows import explain_foreign
 from service.config.settings import Settings
 from service.errors import (
     BusError,
@@ -187,10 +188,12 @@ class Recorder:
         new = await self._history.append(
             row.owner_key, [timed_row], conversation_id=row.conversation_id
         )
+        names = {"owner_key": row.owner_key, "row_id": row.id, "entry": delivery.token}
+        if new and (reason := explain_foreign(fields)):
+            log.warning("recorder.not_read", **names, reason=reason)
         # the first row of an id stays
         stored = [] if new else await self._history.rows(row.owner_key, [row.id])
         if stored and row.differs(stored[0]):
-            names = {"owner_key": row.owner_key, "row_id": row.id, "entry": delivery.token}
             log.warning("recorder.conflict", **names)
             self._metrics.count("rows_not_stored", "result")
 

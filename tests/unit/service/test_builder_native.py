@@ -162,13 +162,34 @@ async def test_parts_for_a_provider_go_through(make_builder: MakeBuilder) -> Non
     }  # fmt: skip
 
 
-async def test_parts_of_the_run_that_are_not_shown_are_reported(make_builder: MakeBuilder) -> None:
+@pytest.mark.parametrize("odd", [[{"type": "audio"}, {"type": "text", "text": "a"}], 7, {"a": 1}])
+async def test_parts_of_the_run_that_are_not_shown_are_reported(
+    make_builder: MakeBuilder, odd: object
+) -> None:
     """As those of history are."""
-    odd = {"id": "x1", "role": "AI", "content": [{"type": "audio"}, {"type": "text", "text": "a"}]}
-    content = await build(make_builder, request([RUN[0], odd]))
+    run = [RUN[0], {"id": "x1", "role": "AI", "content": odd}]
+    content = await build(make_builder, request(run))
 
     (warning,) = [each for each in content.warnings if each.code == "content_skipped"]
-    assert "x1" in warning.detail
+    assert warning.detail == "content other than text and images left out of 1 message: x1"
+
+
+async def test_calls_and_results_of_another_api_in_a_run_are_named(
+    make_builder: MakeBuilder,
+) -> None:
+    """As those of `past` are, once: with their place, and how to write them."""
+    use = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "t", "content": "Two."}
+    run = [
+        RUN[0],
+        {"role": "assistant", "content": [{"type": "text", "text": "I'll look."}, use]},
+        {"role": "user", "content": [result]},
+    ]
+    (warning,) = (await build(make_builder, request(run))).warnings
+
+    assert (warning.code, warning.pointer) == ("content_skipped", "/content/history/1")
+    assert warning.detail.startswith("history has blocks of type tool_result, blocks of type tool_")
+    assert "calls as tool_calls, and each result as a message of the role tool" in warning.detail
 
 
 async def test_a_message_of_the_run_is_no_history(make_builder: MakeBuilder) -> None:

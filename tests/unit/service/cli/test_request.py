@@ -44,7 +44,9 @@ def test_profile_and_zone_have_their_places() -> None:
     [
         ({"current_input": "Hi"}, ("context",)),
         ({"current_input": "Hi", "context": {"model": "m"}}, ("context",)),
+        ({"context": {}}, ("context",)),
         ({"history": []}, ("metadata", "context")),
+        ({"history": [], "current_input": None}, ("metadata", "context")),
         ({"history": [], "metadata": {"context": {"model": "m"}}}, ("metadata", "context")),
     ],
 )

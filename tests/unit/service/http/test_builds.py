@@ -38,7 +38,7 @@ from service.http.builds import (
 )
 from service.http.endpoint import Services, validated
 from service.http.recent_builds import RecentBuilds
-from service.wire.request import BuildRequest
+from service.wire.request import BuildRequest, Envelope, RequestMetadata
 from tests.calling import calling, services
 from tests.support import NOW, SEARCH, MakeBuilder, MakeRequest, row
 
@@ -159,6 +159,19 @@ async def test_words_are_not_shown(worker: Worker, make_request: MakeRequest) ->
     assert {each.message for each in shown.messages} == {None}
     assert shown.messages[0].characters == len(built.content.messages[0]["content"])
     assert "Secret" not in str(shown)
+
+
+async def test_a_refused_request_has_no_build(worker: Worker) -> None:
+    """It didn't expire: the list that has its id has its error as well."""
+    error = BudgetExceededError("too much")
+    envelope = Envelope(
+        id="r", owner_key="o", run_id=None, fingerprint="", metadata=RequestMetadata()
+    )
+    worker.recent.refuse(envelope, error)
+    (listed,) = (await worker.builds().newest("o", 10)).builds
+
+    with pytest.raises(NotFoundError, match="a refused request has no build: its entry in GET"):
+        await worker.builds().show("o", listed.build_id)
 
 
 async def test_nobody_else_finds_a_build(worker: Worker, make_request: MakeRequest) -> None:

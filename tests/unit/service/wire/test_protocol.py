@@ -148,7 +148,11 @@ def test_a_request_validated_in_process_gets_its_ids_too() -> None:
 @pytest.mark.parametrize(
     ("fields", "error", "pointers"),
     [
-        ({"content": {"a": 1}}, InvalidRequestError, ["/content/history"]),
+        ({"content": {"a": 1}}, InvalidRequestError, ["/content/current_input"]),
+        ({"content": {}}, InvalidRequestError, ["/content/current_input"]),
+        ({"content": {"current_inptu": "x"}}, InvalidRequestError, ["/content/current_input"]),
+        ({"content": {"historyy": []}}, InvalidRequestError, ["/content/history"]),
+        ({"content": {"metadata": {}}}, InvalidRequestError, ["/content/history"]),
         ({"content": a_run(history=[])}, InvalidRequestError, ["/content/history"]),
         ({"content": None}, InvalidRequestError, ["/content"]),
         ({"content": "hi"}, InvalidRequestError, ["/content"]),
@@ -319,6 +323,38 @@ def test_a_mistyped_key_is_distinguished_from_the_one_that_was_meant() -> None:
         "",
         "; did you mean timezone_offset?",
     ]
+
+
+@pytest.mark.parametrize("is_run", [False, True])
+@pytest.mark.parametrize(
+    ("key", "right"),
+    [
+        ("messages", "earlier messages belong into `past` of `context`"),
+        ("history", "earlier messages belong into `past` of `context`"),
+        ("token_budget", "did you mean max_tokens of context?"),
+        ("system", "prompts.identity_file, or in the option identity"),
+        ("system_prompt", "prompts.identity_file, or in the option identity"),
+        ("conversation_id", "it belongs beside owner_key"),
+    ],
+)
+def test_names_of_other_apis_in_the_context_are_told_ours(
+    key: str, right: str, is_run: bool
+) -> None:
+    """No spelling is close enough to show what was meant."""
+    context = {"context": {key: "x"}}
+    content = a_run(id=None, metadata=context) if is_run else {"current_input": "hi", **context}
+    ((pointer, detail),) = ignored(content).items()
+
+    assert pointer == f"/content/{'metadata/' if is_run else ''}context/{key}"
+    assert right in detail
+
+
+def test_names_of_other_apis_beside_the_input_are_told_ours() -> None:
+    """Of options, with the place where they belong."""
+    said = ignored({"current_input": "hi", "token_budget": 900, "system_prompt": "Be brief."})
+
+    assert said["/content/token_budget"].endswith("; did you mean max_tokens of context?")
+    assert "prompts.identity_file" in said["/content/system_prompt"]
 
 
 def test_an_option_outside_of_the_context_is_sent_there() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from service.errors import InvalidRequestError, UnsupportedVersionError
 from service.wire.recall import RecallContent, RecallRequest, decode_recall
-from service.wire.request import BuildRequest, RejectedError
+from service.wire.request import BuildRequest, RejectedError, decode
 from service.worker.handler import decode_request
 
 
@@ -144,7 +144,17 @@ def test_a_recall_that_is_a_request_for_a_context_is_refused(key: str) -> None:
     with pytest.raises(RejectedError) as caught:
         decode_recall(json.dumps(raw({"query": "a", key: "b"})).encode())
 
-    assert "is no recall; send it to context.build.request" in str(caught.value.error)
+    said = "is no recall; send it to context.build.request, or over HTTP to POST /v1/build"
+    assert said in str(caught.value.error)
+
+
+def test_a_recall_in_place_of_a_request_for_a_context_is_sent_to_its_place() -> None:
+    """Where only requests for contexts are expected, as at `POST /v1/build`."""
+    with pytest.raises(RejectedError) as caught:
+        decode(json.dumps(raw({"query": "key"})).encode())
+
+    said = "a recall goes to context.recall.request, or over HTTP to POST /v1/recall"
+    assert said in str(caught.value.error)
 
 
 def test_a_slip_in_what_a_recall_needs_is_named() -> None:

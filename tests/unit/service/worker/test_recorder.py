@@ -16,7 +16,7 @@ from service.errors import StoreError
 from service.wire.protocol import Topics
 from service.worker import recorder
 from service.worker.recorder import Recorder
-from tests.support import BrokenHistory, run_recorder
+from tests.support import BrokenHistory, MakeBuilder, run_recorder
 
 
 class Recovering(BrokenHistory):
@@ -69,6 +69,31 @@ async def test_rows_wait_for_a_store_that_is_away(
     assert [each["event"] for each in logs].count("recorder.interrupted") == outages
     assert history.ids == ["a0", "a1", "a2"]
     assert Topics.CONTEXT_BUILD_DEAD not in hub.streams
+
+
+@pytest.mark.parametrize("topic", [Topics.LLM_RESULTS, Topics.HISTORY_IMPORT])
+async def test_calls_of_another_api_are_stored_with_a_warning(
+    make_builder: MakeBuilder, topic: Topics
+) -> None:
+    """Once for each row that loses its calls: the log says which, and how to write them."""
+    use = {"type": "tool_use", "id": "c1", "name": "find", "input": {}}
+    call = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": "{}"}}
+    row = {"owner_key": "o", "role": "assistant", "content": [use]}
+    sent = [{**row, "id": "a0"}, {**row, "id": "a0"}, {**row, "id": "a1", "tool_calls": [call]}]
+    history = make_builder().history
+    async with open_memory_bus(BusOptions(), MemoryHub()) as bus:
+        for each in sent:
+            await bus.append(topic, json.dumps(each).encode())
+        with capture_logs() as logs:
+            await Recorder(history, bus, Settings()).take_new()
+
+    assert len(await history.rows("o", ["a0", "a1"])) == 2
+    (line,) = [each for each in logs if each["event"] == "recorder.not_read"]
+    assert (line["owner_key"], line["row_id"], line["log_level"]) == ("o", "a0", "warning")
+    assert line["reason"] == (
+        "blocks of type tool_use: not read; write calls as tool_calls,"
+        " and each result as a message of the role tool"
+    )
 
 
 @pytest.mark.parametrize(("number", "text"), [(1, "once"), (2, "2 times")])
