@@ -309,9 +309,8 @@ class Gathering:
             yield WarningRecord(code="history_capped", detail=detail)
         past, pointer = self.request.options.past or (), f"{self.request.options_pointer}/past"
         in_past = [*past_warnings(past, pointer, self.plan.now)] if past else []
-        keys, sent = {"content", "parts"}, self.request.run.history
-        rows = [message.model_dump(include=keys, exclude_unset=True) for message in sent]
-        in_run = [*foreign_shapes(rows, "/content/history")]
+        sent = self.request.run.history
+        in_run = [*self._foreign_in_run()] if any(message.partial for message in run) else []
         is_named = any(warning.code == "content_skipped" for warning in in_past)
         others = (*(() if is_named else history.messages), *(() if in_run else run))
         if ids := [message.id for message in others if message.partial]:
@@ -336,6 +335,12 @@ class Gathering:
         if Role.OTHER in [message.role for message in (*history.messages, *run)]:
             yield from unknown_roles([row.get("role") for row in past], pointer)
             yield from unknown_roles([message.role for message in sent], "/content/history")
+
+    def _foreign_in_run(self) -> Iterator[WarningRecord]:
+        keys = {"content", "parts"}
+        sent = self.request.run.history
+        rows = [message.model_dump(include=keys, exclude_unset=True) for message in sent]
+        return foreign_shapes(rows, "/content/history")
 
     def _repeats_input(self, message: Message) -> bool:
         same_text = message.content.strip() == self.request.current_input.strip()
