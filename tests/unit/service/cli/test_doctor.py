@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -14,7 +15,7 @@ from service.build import plugins
 from service.cli import bus_checks, checks, doctor
 from service.cli.exits import Exit
 from service.cli.findings import Finding, fail, ok, print_findings, warn, without_secrets
-from service.config.settings import Settings
+from service.config.settings import BusSettings, Settings
 from service.errors import BusError, ForbiddenError
 from service.ports.status import (
     BusState,
@@ -178,6 +179,35 @@ def test_workers_together_need_connections(workers: int, state: str) -> None:
         rows=1, owners=1, summaries=0, bytes=1, exact=False, connections=25, connected=4
     )
     assert states(checks.check_database(seen, Settings(), workers)) == {"store connections": state}
+
+
+@pytest.mark.parametrize(("listening", "state"), [(0, "warn"), (1, "warn"), (2, "fail")])
+async def test_workers_with_a_history_each_are_a_failure(
+    listening: int, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store in memory is shared by none of them; one worker alone only forgets."""
+
+    @asynccontextmanager
+    async def open_survey(_settings: Settings) -> AsyncIterator[Listening]:
+        yield Listening(listening)
+
+    monkeypatch.setattr(bus_checks, "open_survey", open_survey)
+    settings = Settings(bus=BusSettings.model_validate({"url": "redis://localhost"}))
+    (found,) = [finding async for finding in checks.check_configured_store(settings)]
+
+    assert (found.what, found.state) == ("store", state)
+    assert "store.url" in found.advice
+
+
+class Listening:
+    """A bus with this number of workers."""
+
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
+
+    async def state(self) -> BusState:
+        """Return it."""
+        return replace(BUS, listening=self._workers)
 
 
 def test_a_full_disk_is_reported(tmp_path: Path) -> None:
