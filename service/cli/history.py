@@ -33,6 +33,7 @@ from service.connect import check_exists, find_bus, has_shared_bus, open_bus, op
 from service.errors import ConfigError
 from service.ports.bus import Forgotten
 from service.ports.stores import HistoryStore
+from service.wire.history_row import HistoryRow, find_conflicts
 from service.wire.request import BuildRequest
 
 T = TypeVar("T")
@@ -102,8 +103,13 @@ def import_(
     if dry_run:
         typer.echo(f"{counted(len(found.rows), 'row')} can be stored; nothing was")
         return
-    new = _run_on_history(settings, lambda s: store_rows(s, owner, found.rows), create=True)
+    new, conflicts = _run_on_history(
+        settings, lambda store: store_rows(store, owner, found.rows), create=True
+    )
     typer.echo(f"{counted(new, 'row')} stored, {len(found.rows) - new} there already")
+    if conflicts:
+        ids = f"{counted(len(conflicts), 'id')}, such as {printable(conflicts[0])}"
+        typer.echo(f"warning: stored before with another content, which stays: {ids}", err=True)
 
 
 @history.command()
@@ -288,12 +294,28 @@ def _run_on_history(
     return asyncio.run(run())
 
 
-async def store_rows(store: HistoryStore, owner_key: str, rows: Sequence[Row]) -> int:
-    """Store rows, with a progress bar if stderr is a terminal; returns how many were new."""
+async def store_rows(
+    store: HistoryStore, owner_key: str, rows: Sequence[Row]
+) -> tuple[int, Sequence[str]]:
+    """Store rows, with a progress bar if stderr is a terminal.
+
+    Returns how many were new, and the ids of those that differ from what was stored before.
+    """
     errors = Console(stderr=True)
     hidden = not errors.is_terminal
     progress = track(divide(rows), "storing", console=errors, disable=hidden, transient=True)
-    return sum([await store.append(owner_key, batch) for batch in progress])
+    total, conflicts = 0, dict[str, None]()
+    for batch in progress:
+        new = await store.append(owner_key, batch)
+        total += new
+        if new < len(batch):
+            stored = await store.rows(owner_key, [str(row["id"]) for row in batch])
+            given = [  # roles of files may have blanks around them
+                HistoryRow.model_validate({**row, "role": str(row["role"]).strip()})
+                for row in batch
+            ]
+            conflicts |= dict.fromkeys(find_conflicts(given, stored))
+    return total, list(conflicts)
 
 
 def divide(rows: Sequence[Row]) -> Sequence[Sequence[Row]]:

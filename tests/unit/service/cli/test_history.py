@@ -107,6 +107,29 @@ def test_an_owner_without_rows_is_reported(
     assert result.stderr == "note: the store has no such rows of this owner\n"
 
 
+def test_rows_that_differ_from_stored_ones_are_counted(
+    ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An import doesn't replace them; the same rows, and calls without content, are no conflict."""
+    monkeypatch.setenv("CTXB_STORE__URL", "sqlite:///history.db")
+    call = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    said: list[dict[str, object]] = [
+        {"id": "dup", "role": "user", "content": "first"},
+        {"id": "same", "role": " Assistant", "content": None, "tool_calls": [call]},
+    ]
+    warnings = []
+    for content in ("first", "first", "fourth"):
+        said[0]["content"] = content
+        Path("chat.jsonl").write_text("\n".join(map(json.dumps, said)))
+        result = ctxb("history", "import", "chat.jsonl", "--owner", "ana")
+        assert result.exit_code == Exit.OK
+        warnings.append(result.stderr)
+
+    other = "warning: stored before with another content, which stays: 1 id, such as dup\n"
+    assert warnings == ["", "", other]
+    assert '"first"' in ctxb("history", "export", "--owner", "ana").stdout
+
+
 @pytest.mark.parametrize(("timed", "sizes"), [([0], [200, 201, 51]), ([], [200, 200, 50])])
 def test_rows_without_times_are_stored_in_small_transactions(
     timed: list[int], sizes: list[int]
