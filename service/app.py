@@ -28,6 +28,7 @@ from service.compaction.summarize import SummaryMaker
 from service.config.settings import Settings
 from service.connect import (
     ConnectedBus,
+    check_extras,
     check_names,
     connect_client,
     now,
@@ -81,6 +82,7 @@ def check_settings(settings: Settings) -> InMemoryToolRegistry:
     Raises `ConfigError`, `PromptError`, `ToolError`, or `StoreError` for a URL that names no file.
     """
     check_names(settings)
+    check_extras(settings)
     configured_strategies(settings)
     open_prompts(settings)
     return load_registry(settings.tools)

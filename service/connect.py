@@ -39,7 +39,7 @@ from service.adapters.otel import tracer as otel_tracer
 from service.adapters.prompts.watched import WatchedPrompts
 from service.adapters.summarizers.breaker import CircuitBreaker
 from service.adapters.tokens.encodings import PACKAGED
-from service.adapters.tokens.tokenizers import NAMES, TiktokenTokenizers
+from service.adapters.tokens.tokenizers import HEURISTIC, NAMES, TiktokenTokenizers
 from service.adapters.tools.loading import find_sources
 from service.budget.estimates import read_counter_name
 from service.build.similarity import Similarity, running
@@ -355,6 +355,26 @@ def check_names(settings: Settings) -> None:
         by_scheme(BUSES, bus.get_secret_value(), place_of(settings, "bus.url"))
     by_scheme(STORES, settings.store.url.get_secret_value(), place_of(settings, "store.url"))
     _find_missing_file(settings)
+
+
+def check_extras(settings: Settings) -> None:
+    """Raise `ConfigError` if an extra that the settings need isn't installed.
+
+    Openers import their packages when they are called; nothing is entered, so nothing connects.
+    """
+    from service.adapters.sql.databases import find_driver  # noqa: PLC0415 - only databases need it
+
+    url, summarizer = settings.store.url.get_secret_value(), settings.summaries.summarizer
+    if not url.startswith("memory"):
+        find_driver(url)
+    if settings.summaries.enabled:
+        SUMMARIZERS[summarizer.kind](summarizer, HEURISTIC)
+    if settings.recall.semantic:
+        find_comparison()
+        open_embedder(settings)
+    if settings.tools.mcp:
+        mcp_servers()
+    otel_tracer.check_exporter(settings.telemetry)
 
 
 def check_tokenizers(settings: BudgetSettings) -> None:

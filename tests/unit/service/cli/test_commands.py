@@ -8,8 +8,10 @@ import pytest
 from typer.testing import Result
 
 from service.cli import config as config_commands
+from service.cli import worker
 from service.cli.exits import Exit
 from service.config.load import load_settings
+from tests.support import hide_package
 
 Ctxb = Callable[..., Result]
 
@@ -305,6 +307,26 @@ def test_settings_that_cannot_work_are_invalid(text: str, problem: str, ctxb: Ct
     result = ctxb("config", "validate", "c.yml")
     assert result.exit_code == Exit.CONFIGURATION
     assert problem in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "package", "extra"),
+    [
+        ("store: {url: 'postgresql://x/y'}", "asyncpg", "postgres"),
+        ("recall: {semantic: true}", "onnxruntime", "semantic"),
+    ],
+)
+def test_a_missing_extra_is_found(
+    text: str, package: str, extra: str, ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By validation, and by a worker before it starts a server of its own."""
+    hide_package(monkeypatch, package)
+    monkeypatch.delattr(worker, "open_bus")
+    Path("config.yml").write_text(text)
+    for command in (["config", "validate"], ["worker"]):
+        result = ctxb(*command)
+        assert result.exit_code == Exit.CONFIGURATION
+        assert f"needs the extra {extra}: pip install 'PATH[{extra}]'" in result.stderr
 
 
 def test_a_budget_with_an_unknown_model_is_a_warning(ctxb: Ctxb) -> None:

@@ -26,6 +26,7 @@ from service.ports.status import (
     UnusableKey,
     WorkerState,
 )
+from tests.support import hide_package
 
 Ctxb = Callable[..., Result]
 
@@ -273,6 +274,18 @@ def test_what_fails_is_reported_by_the_exit_code(
     assert failed == {"bus", "store", "tools of git", "heartbeat"}
     assert found["http"]["state"] == "warn"
     assert all(found[what]["advice"] for what in failed)
+
+
+def test_an_extra_that_is_missing_is_the_remedy(
+    ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The setting may be right."""
+    hide_package(monkeypatch, "onnxruntime")
+    monkeypatch.setenv("CTXB_RECALL__SEMANTIC", "true")
+    found = {each["what"]: each for each in json.loads(ctxb("doctor", "--json").stdout)}
+
+    assert found["vectors"]["state"] == "fail"
+    assert found["vectors"]["advice"] == "install the extra semantic, or change the setting"
 
 
 def test_settings_that_cannot_be_read_end_it(ctxb: Ctxb) -> None:
