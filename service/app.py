@@ -79,7 +79,7 @@ __all__ = [
 def check_settings(settings: Settings) -> InMemoryToolRegistry:
     """Check what needs no server; returns the tools of files and modules.
 
-    Raises `ConfigError`, `PromptError`, `ToolError`, or `StoreError` for a URL that names no file.
+    Raises `ConfigError`, `PromptError` or `ToolError`.
     """
     check_names(settings)
     check_extras(settings)

@@ -349,12 +349,16 @@ async def store_state(settings: Settings) -> StoreState | None:
 
 
 def check_names(settings: Settings) -> None:
-    """Raise `ConfigError` or `StoreError` for a URL or a tokenizer that names none."""
+    """Raise `ConfigError` for a URL or a tokenizer that names none."""
     check_tokenizers(settings.budget)
     if bus := settings.bus.url:
         by_scheme(BUSES, bus.get_secret_value(), place_of(settings, "bus.url"))
-    by_scheme(STORES, settings.store.url.get_secret_value(), place_of(settings, "store.url"))
-    _find_missing_file(settings)
+    place = place_of(settings, "store.url")
+    by_scheme(STORES, settings.store.url.get_secret_value(), place)
+    try:
+        _find_missing_file(settings)
+    except StoreError as error:
+        raise ConfigError(f"{place}: {error.detail.removeprefix('store.url ')}") from error
 
 
 def check_extras(settings: Settings) -> None:
@@ -443,6 +447,8 @@ def by_scheme(table: Mapping[str, T], url: str, place: str) -> T:
     if scheme not in table:
         is_address = "redis" in table and re.fullmatch(r"[\w.-]+:\d+", url)
         meant = f"; did you mean redis://{url}?" if is_address else ""
+        if "sqlite" in table and re.fullmatch(r"[\w./-]+\.(db|sqlite3?)", url):
+            meant = f"; did you mean sqlite:///{url}?"
         known = ", ".join(sorted(table))
         raise ConfigError(f"{place}: {scheme!r} is unknown; known are {known}{meant}")
     return table[scheme]
