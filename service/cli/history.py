@@ -16,7 +16,7 @@ from formatters.rows import read_row, read_rows
 from formatters.times import format_stamp
 from service.app import open_builder
 from service.cli.history_files import Form, as_openai, call_arguments, read_history
-from service.cli.options import Conversation, Json, Owner, OwnerArgument, Yes
+from service.cli.options import Conversation, Json, Owner, OwnerArgument, OwnerCommand, Yes
 from service.cli.output import console, counted, note_if_none, print_json, printable, table
 from service.cli.request import read_bytes
 from service.cli.start import (
@@ -160,7 +160,7 @@ def show(
     console().print(table(*columns, rows=cells, unbroken=columns[:1]))
 
 
-@history.command()
+@history.command(cls=OwnerCommand)
 def compact(ctx: typer.Context, owner: OwnerArgument, conversation: Conversation = None) -> None:
     """Summarise an owner's history, except its newest turns.
 
@@ -173,7 +173,7 @@ def compact(ctx: typer.Context, owner: OwnerArgument, conversation: Conversation
     typer.echo(describe_summary(asyncio.run(compact_history(settings, owner, conversation))))
 
 
-@history.command()
+@history.command(cls=OwnerCommand)
 def prune(ctx: typer.Context, owner: OwnerArgument, ids: Ids) -> None:
     """Hide rows from all later contexts; nothing is deleted.
 
@@ -185,7 +185,7 @@ def prune(ctx: typer.Context, owner: OwnerArgument, ids: Ids) -> None:
     _print_changed(changed, ids, "pruned")
 
 
-@history.command()
+@history.command(cls=OwnerCommand)
 def restore(ctx: typer.Context, owner: OwnerArgument, ids: Ids) -> None:
     """Show pruned rows in contexts again, at their old positions.
 
@@ -195,7 +195,7 @@ def restore(ctx: typer.Context, owner: OwnerArgument, ids: Ids) -> None:
     _print_changed(changed, ids, "restored")
 
 
-@history.command()
+@history.command(cls=OwnerCommand)
 def rm(
     ctx: typer.Context,
     *,
@@ -225,7 +225,7 @@ def rm(
         print_erased("Found" if dry_run else "Erased", store, bus)
 
 
-@history.command()
+@history.command(cls=OwnerCommand)
 def archive(
     ctx: typer.Context, owner: OwnerArgument, limit: Limit = 20, as_json: Json = False
 ) -> None:
@@ -249,7 +249,7 @@ def archive(
     console().print(table(*columns, rows=cells, unbroken=columns[:1]))
 
 
-@history.command()
+@history.command(cls=OwnerCommand)
 def stats(ctx: typer.Context, owner: OwnerArgument, as_json: Json = False) -> None:
     """Count an owner's rows, tokens, flags, archived copies and summaries.
 

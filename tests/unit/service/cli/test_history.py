@@ -89,6 +89,24 @@ def test_a_store_that_is_not_there_is_not_made(
 
 
 @pytest.mark.parametrize(
+    "command",
+    [
+        ("prune", "msg", "-o", "ana"),
+        ("restore", "--owner", "ana", "msg"),
+        ("archive", "--json", "--owner", "ana"),
+        ("rm", "--owner", "ana", "--yes"),
+    ],
+)
+def test_an_owner_can_be_an_option_everywhere(
+    command: tuple[str, ...], ctxb_with_history: Ctxb
+) -> None:
+    """As in the commands that have no other argument."""
+    assert ctxb_with_history("history", *command).exit_code == Exit.OK
+    same = [ctxb_with_history("history", "stats", *owner) for owner in (("ana",), ("-o", "ana"))]
+    assert same[0].stdout == same[1].stdout != ""
+
+
+@pytest.mark.parametrize(
     ("command", "output"),
     [
         (("history", "show", "-o", "nobody", "--json"), "[]\n"),
