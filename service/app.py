@@ -28,6 +28,7 @@ from service.compaction.summarize import SummaryMaker
 from service.config.settings import Settings
 from service.connect import (
     ConnectedBus,
+    check_extras,
     check_names,
     connect_client,
     now,
@@ -78,9 +79,10 @@ __all__ = [
 def check_settings(settings: Settings) -> InMemoryToolRegistry:
     """Check what needs no server; returns the tools of files and modules.
 
-    Raises `ConfigError`, `PromptError`, `ToolError`, or `StoreError` for a URL that names no file.
+    Raises `ConfigError`, `PromptError` or `ToolError`.
     """
     check_names(settings)
+    check_extras(settings)
     configured_strategies(settings)
     open_prompts(settings)
     return load_registry(settings.tools)

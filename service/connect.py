@@ -39,7 +39,7 @@ from service.adapters.otel import tracer as otel_tracer
 from service.adapters.prompts.watched import WatchedPrompts
 from service.adapters.summarizers.breaker import CircuitBreaker
 from service.adapters.tokens.encodings import PACKAGED
-from service.adapters.tokens.tokenizers import NAMES, TiktokenTokenizers
+from service.adapters.tokens.tokenizers import HEURISTIC, NAMES, TiktokenTokenizers
 from service.adapters.tools.loading import find_sources
 from service.budget.estimates import read_counter_name
 from service.build.similarity import Similarity, running
@@ -349,12 +349,36 @@ async def store_state(settings: Settings) -> StoreState | None:
 
 
 def check_names(settings: Settings) -> None:
-    """Raise `ConfigError` or `StoreError` for a URL or a tokenizer that names none."""
+    """Raise `ConfigError` for a URL or a tokenizer that names none."""
     check_tokenizers(settings.budget)
     if bus := settings.bus.url:
         by_scheme(BUSES, bus.get_secret_value(), place_of(settings, "bus.url"))
-    by_scheme(STORES, settings.store.url.get_secret_value(), place_of(settings, "store.url"))
-    _find_missing_file(settings)
+    place = place_of(settings, "store.url")
+    by_scheme(STORES, settings.store.url.get_secret_value(), place)
+    try:
+        _find_missing_file(settings)
+    except StoreError as error:
+        raise ConfigError(f"{place}: {error.detail.removeprefix('store.url ')}") from error
+
+
+def check_extras(settings: Settings) -> None:
+    """Raise `ConfigError` if an extra that the settings need isn't installed.
+
+    Openers import their packages when they are called; nothing is entered, so nothing connects.
+    """
+    from service.adapters.sql.databases import find_driver  # noqa: PLC0415 - only databases need it
+
+    url, summarizer = settings.store.url.get_secret_value(), settings.summaries.summarizer
+    if not url.startswith("memory"):
+        find_driver(url)
+    if settings.summaries.enabled:
+        SUMMARIZERS[summarizer.kind](summarizer, HEURISTIC)
+    if settings.recall.semantic:
+        find_comparison()
+        open_embedder(settings)
+    if settings.tools.mcp:
+        mcp_servers()
+    otel_tracer.check_exporter(settings.telemetry)
 
 
 def check_tokenizers(settings: BudgetSettings) -> None:
@@ -423,6 +447,8 @@ def by_scheme(table: Mapping[str, T], url: str, place: str) -> T:
     if scheme not in table:
         is_address = "redis" in table and re.fullmatch(r"[\w.-]+:\d+", url)
         meant = f"; did you mean redis://{url}?" if is_address else ""
+        if "sqlite" in table and re.fullmatch(r"[\w./-]+\.(db|sqlite3?)", url):
+            meant = f"; did you mean sqlite:///{url}?"
         known = ", ".join(sorted(table))
         raise ConfigError(f"{place}: {scheme!r} is unknown; known are {known}{meant}")
     return table[scheme]

@@ -400,9 +400,13 @@ class ConfigError(ContextBuilderError):
     """The configuration can't be used."""
 
 
-def needs_extra(subject: str, extra: str) -> ConfigError:
-    """Return the error for a missing extra; ``ctxb`` is on no package index."""
-    return ConfigError(
-        f"{subject} needs the extra {extra}: pip install 'PATH[{extra}]', where PATH is the wheel "
-        "or the folder that ctxb was installed from"
-    )
+class MissingExtraError(ConfigError):
+    """The settings need an extra that isn't installed."""
+
+    def __init__(self, subject: str, extra: str) -> None:
+        # ctxb is on no package index
+        super().__init__(
+            f"{subject} needs the extra {extra}: pip install 'PATH[{extra}]', where PATH is the "
+            "wheel or the folder that ctxb was installed from"
+        )
+        self.extra = extra

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -183,6 +184,23 @@ def lacking(what: str) -> NoReturn:
     if os.environ.get("CI"):
         pytest.fail(what)
     pytest.skip(what)
+
+
+#: The modules that import packages of extras.
+OF_EXTRAS = (
+    "service.adapters.embedders",
+    "service.adapters.mcp",
+    "service.adapters.otel.exporter",
+    "service.adapters.sql.postgres",
+    "service.adapters.summarizers.openai",
+)
+
+
+def hide_package(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    """Make a package of an extra look as if it were not installed, whether it is or not."""
+    for name in [name for name in sys.modules if name.startswith(OF_EXTRAS)]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
 
 
 class Noted(Metrics):

@@ -13,7 +13,7 @@ from service.adapters.summarizers.extractive_summarizer import open_extractive_s
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.config.content import EmbedderSettings, SummarizerSettings, ToolsSettings
 from service.config.endpoints import StoreSettings
-from service.errors import needs_extra
+from service.errors import MissingExtraError
 from service.observe.metrics import Metrics
 from service.ports.bus import Bus
 from service.ports.services import (
@@ -79,7 +79,7 @@ def _openai(
     try:
         from service.adapters.summarizers.openai import open_openai_summarizer
     except ImportError as error:
-        raise needs_extra("summaries.summarizer.kind: openai", "llm") from error
+        raise MissingExtraError("summaries.summarizer.kind: openai", "llm") from error
     return open_openai_summarizer(settings, counter)
 
 
@@ -87,7 +87,7 @@ def _minilm(settings: EmbedderSettings) -> AbstractAsyncContextManager[Embedder]
     try:
         from service.adapters.embedders.minilm import open_minilm_embedder
     except ImportError as error:
-        raise needs_extra("recall.semantic", "semantic") from error
+        raise MissingExtraError("recall.semantic", "semantic") from error
     return open_minilm_embedder(settings)
 
 
@@ -95,7 +95,7 @@ def _openai_embedder(settings: EmbedderSettings) -> AbstractAsyncContextManager[
     try:
         from service.adapters.embedders.openai import open_openai_embedder
     except ImportError as error:
-        raise needs_extra("recall.embedder.kind: openai", "llm,semantic") from error
+        raise MissingExtraError("recall.embedder.kind: openai", "llm,semantic") from error
     return open_openai_embedder(settings)
 
 
@@ -104,7 +104,7 @@ def find_comparison() -> CompareVectors:
     try:
         from service.adapters.embedders.vectors import compare_vectors
     except ImportError as error:
-        raise needs_extra("recall.semantic", "semantic") from error
+        raise MissingExtraError("recall.semantic", "semantic") from error
     return compare_vectors
 
 
@@ -113,7 +113,7 @@ def mcp_servers() -> McpServers:
     try:
         from service.adapters.mcp.following import follow_servers, list_servers
     except ImportError as error:
-        raise needs_extra("tools.mcp: a server", "mcp") from error
+        raise MissingExtraError("tools.mcp: a server", "mcp") from error
     return McpServers(follow_servers, list_servers)
 
 

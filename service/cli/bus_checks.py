@@ -8,7 +8,7 @@ from service.cli.findings import Finding, fail, ok, warn
 from service.cli.output import counted
 from service.config.settings import Settings
 from service.connect import embedded_server_origin, find_bus, has_shared_bus, open_survey
-from service.errors import ForbiddenError
+from service.errors import BusError, ConfigError, ForbiddenError
 from service.ports.status import BusState, BusSurvey, ServerState, UnusableKey
 
 #: The oldest version of Redis with the commands that the bus needs; every Valkey has them.
@@ -57,6 +57,18 @@ async def check_bus(settings: Settings) -> AsyncIterator[Finding]:
         yield warn("dead letters", found, "ctxb dead ls")
     else:
         yield ok("dead letters", "none")
+
+
+async def count_listening(settings: Settings) -> int:
+    """Return how many workers listen on the bus that `find_bus` finds; 0 if it can't be used."""
+    settings = find_bus(settings)
+    if not has_shared_bus(settings):
+        return 0
+    try:
+        async with open_survey(settings) as survey:
+            return (await survey.state()).listening
+    except (BusError, ConfigError):  # the check of the bus reports it
+        return 0
 
 
 def describe_own_bus(settings: Settings) -> Finding:

@@ -10,7 +10,7 @@ from typing import Final
 from service import connect
 from service.app import open_builder
 from service.build.plugins import configured_strategies, find_broken_plugins
-from service.cli.bus_checks import CLOCK_SECONDS, check_bus
+from service.cli.bus_checks import CLOCK_SECONDS, check_bus, count_listening
 from service.cli.findings import Finding, fail, ok, warn
 from service.cli.output import counted
 from service.cli.start import has_persistent_store
@@ -19,7 +19,6 @@ from service.config.endpoints import StoreSettings, is_loopback
 from service.config.settings import Settings
 from service.errors import (
     BudgetExceededError,
-    BusError,
     ConfigError,
     InvalidRequestError,
     SchemaError,
@@ -43,6 +42,11 @@ Check = Callable[[Settings], AsyncIterator[Finding]]
 
 async def check_configured_store(settings: Settings) -> AsyncIterator[Finding]:
     """Check the store of `store.url`: its schema, disk, connections and clock."""
+    workers = await count_listening(settings)
+    if not has_persistent_store(settings) and workers > 1:
+        found = f"in memory: each of {workers} workers has a history of its own"
+        yield fail("store", found, "set the same store.url for all of them")
+        return
     if not has_persistent_store(settings):
         advice = "set store.url: history ends with the process, and workers don't share it"
         yield warn("store", "in memory", advice)
@@ -61,7 +65,8 @@ async def check_configured_store(settings: Settings) -> AsyncIterator[Finding]:
         yield fail("store", error.detail, "follow docs/postgres.md, Upgrading")
         return
     if (state := await connect.store_state(settings)) is not None:
-        for finding in check_database(state, settings, await _count_workers(settings)):
+        # at least the one that is to run here
+        for finding in check_database(state, settings, max(1, workers)):
             yield finding
 
 
@@ -81,17 +86,6 @@ def check_database(state: StoreState, settings: Settings, workers: int) -> Itera
     if state.ahead_seconds is not None and abs(state.ahead_seconds) > CLOCK_SECONDS:
         found = f"differs by {abs(state.ahead_seconds):.1f} s"
         yield warn("store clock", found, "set both clocks by NTP: retention follows the workers'")
-
-
-async def _count_workers(settings: Settings) -> int:
-    """Return how many workers share the store, at least the one that is to run here."""
-    if not connect.has_shared_bus(settings):
-        return 1
-    try:
-        async with connect.open_survey(settings) as survey:
-            return max(1, (await survey.state()).listening)
-    except BusError:  # the check of the bus reports it
-        return 1
 
 
 def check_disk(what: str, folder: Path) -> Finding:

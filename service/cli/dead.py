@@ -296,7 +296,8 @@ def letter_fields(letter: DeadLetter, max_bytes: int) -> dict[str, Any]:
 
 def print_settled(settled: Settled, done: str, failed: str) -> None:
     """Print how many entries are ``done``; raises `typer.Exit` if one given by its id failed."""
-    typer.echo(f"{counted(settled.done, 'entry')} {done}, {settled.failed} {failed}")
+    others = f"; {settled.failed} not: {failed}" if settled.failed else ""
+    typer.echo(f"{counted(settled.done, 'entry')} {done}{others}")
     if settled.failed_ids:
         print_error(f"not {done}", ", ".join(settled.failed_ids))
         raise typer.Exit(Exit.FAILED)

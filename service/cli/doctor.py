@@ -13,7 +13,7 @@ from service.cli.options import Json
 from service.cli.output import print_json
 from service.cli.start import start
 from service.config.settings import Settings
-from service.errors import BusError, ContextBuilderError, StoreError
+from service.errors import BusError, ContextBuilderError, MissingExtraError, StoreError
 
 #: Seconds for a whole check. MCP servers have a shorter time limit of their own.
 CHECK_SECONDS: Final = 60.0
@@ -57,6 +57,9 @@ async def run_checks(settings: Settings) -> list[Finding]:
         except TimeoutError:
             cause = f"no result after {CHECK_SECONDS:g} s"
             findings.append(fail(name, cause, "check whether it hangs"))
+        except MissingExtraError as error:
+            advice = f"install the extra {error.extra}, or change the setting"
+            findings.append(fail(name, error.detail, advice))
         except ContextBuilderError as error:
             advice = next(text for kind, text in _ADVICE.items() if isinstance(error, kind))
             findings.append(fail(name, error.detail, advice))

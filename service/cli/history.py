@@ -16,7 +16,7 @@ from formatters.rows import read_row, read_rows
 from formatters.times import format_stamp
 from service.app import open_builder
 from service.cli.history_files import Form, as_openai, call_arguments, read_history
-from service.cli.options import Conversation, Json, Owner, OwnerArgument, Yes
+from service.cli.options import Conversation, Json, Owner, OwnerArgument, OwnerCommand, Yes
 from service.cli.output import console, counted, note_if_none, print_json, printable, table
 from service.cli.request import read_bytes
 from service.cli.start import (
@@ -33,6 +33,7 @@ from service.connect import check_exists, find_bus, has_shared_bus, open_bus, op
 from service.errors import ConfigError
 from service.ports.bus import Forgotten
 from service.ports.stores import HistoryStore
+from service.wire.history_row import HistoryRow, find_conflicts
 from service.wire.request import BuildRequest
 
 T = TypeVar("T")
@@ -102,8 +103,13 @@ def import_(
     if dry_run:
         typer.echo(f"{counted(len(found.rows), 'row')} can be stored; nothing was")
         return
-    new = _run_on_history(settings, lambda s: store_rows(s, owner, found.rows), create=True)
+    new, conflicts = _run_on_history(
+        settings, lambda store: store_rows(store, owner, found.rows), create=True
+    )
     typer.echo(f"{counted(new, 'row')} stored, {len(found.rows) - new} there already")
+    if conflicts:
+        ids = f"{counted(len(conflicts), 'id')}, such as {printable(conflicts[0])}"
+        typer.echo(f"warning: stored before with another content, which stays: {ids}", err=True)
 
 
 @history.command()
@@ -154,7 +160,7 @@ def show(
     console().print(table(*columns, rows=cells, unbroken=columns[:1]))
 
 
-@history.command()
+@history.command(cls=OwnerCommand)
 def compact(ctx: typer.Context, owner: OwnerArgument, conversation: Conversation = None) -> None:
     """Summarise an owner's history, except its newest turns.
 
@@ -167,7 +173,7 @@ def compact(ctx: typer.Context, owner: OwnerArgument, conversation: Conversation
     typer.echo(describe_summary(asyncio.run(compact_history(settings, owner, conversation))))
 
 
-@history.command()
+@history.command(cls=OwnerCommand)
 def prune(ctx: typer.Context, owner: OwnerArgument, ids: Ids) -> None:
     """Hide rows from all later contexts; nothing is deleted.
 
@@ -179,7 +185,7 @@ def prune(ctx: typer.Context, owner: OwnerArgument, ids: Ids) -> None:
     _print_changed(changed, ids, "pruned")
 
 
-@history.command()
+@history.command(cls=OwnerCommand)
 def restore(ctx: typer.Context, owner: OwnerArgument, ids: Ids) -> None:
     """Show pruned rows in contexts again, at their old positions.
 
@@ -189,7 +195,7 @@ def restore(ctx: typer.Context, owner: OwnerArgument, ids: Ids) -> None:
     _print_changed(changed, ids, "restored")
 
 
-@history.command()
+@history.command(cls=OwnerCommand)
 def rm(
     ctx: typer.Context,
     *,
@@ -219,7 +225,7 @@ def rm(
         print_erased("Found" if dry_run else "Erased", store, bus)
 
 
-@history.command()
+@history.command(cls=OwnerCommand)
 def archive(
     ctx: typer.Context, owner: OwnerArgument, limit: Limit = 20, as_json: Json = False
 ) -> None:
@@ -243,7 +249,7 @@ def archive(
     console().print(table(*columns, rows=cells, unbroken=columns[:1]))
 
 
-@history.command()
+@history.command(cls=OwnerCommand)
 def stats(ctx: typer.Context, owner: OwnerArgument, as_json: Json = False) -> None:
     """Count an owner's rows, tokens, flags, archived copies and summaries.
 
@@ -288,12 +294,28 @@ def _run_on_history(
     return asyncio.run(run())
 
 
-async def store_rows(store: HistoryStore, owner_key: str, rows: Sequence[Row]) -> int:
-    """Store rows, with a progress bar if stderr is a terminal; returns how many were new."""
+async def store_rows(
+    store: HistoryStore, owner_key: str, rows: Sequence[Row]
+) -> tuple[int, Sequence[str]]:
+    """Store rows, with a progress bar if stderr is a terminal.
+
+    Returns how many were new, and the ids of those that differ from what was stored before.
+    """
     errors = Console(stderr=True)
     hidden = not errors.is_terminal
     progress = track(divide(rows), "storing", console=errors, disable=hidden, transient=True)
-    return sum([await store.append(owner_key, batch) for batch in progress])
+    total, conflicts = 0, dict[str, None]()
+    for batch in progress:
+        new = await store.append(owner_key, batch)
+        total += new
+        if new < len(batch):
+            stored = await store.rows(owner_key, [str(row["id"]) for row in batch])
+            given = [  # roles of files may have blanks around them
+                HistoryRow.model_validate({**row, "role": str(row["role"]).strip()})
+                for row in batch
+            ]
+            conflicts |= dict.fromkeys(find_conflicts(given, stored))
+    return total, list(conflicts)
 
 
 def divide(rows: Sequence[Row]) -> Sequence[Sequence[Row]]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 from typer.models import OptionInfo
 
 from service.wire.payload import MAX_OWNER_KEY
@@ -33,6 +34,19 @@ Owner = Annotated[str, owner_option("The owner's key.")]
 OwnerArgument = Annotated[
     str, typer.Argument(metavar="OWNER", callback=check_owner, help="The owner's key.")
 ]
+
+
+class OwnerCommand(TyperCommand):
+    """A command with an `OwnerArgument`, which may also be given as the option `Owner`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer's own
+        """Move the option's value to the argument's place, the first."""
+        for index, argument in enumerate(args[:-1]):
+            if argument in {"--owner", "-o"}:
+                args = [args[index + 1], *args[:index], *args[index + 2 :]]
+                break
+        return super().parse_args(ctx, args)
+
 
 ShowOwners = Annotated[
     bool, typer.Option("--owners", help="Print owner keys instead of their hashes.")

@@ -6,16 +6,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
+import structlog
 import typer
 
 from service.aio import reduce_garbage_collection, run
 from service.app import ConnectedBus, check_settings, open_bus, open_observed_worker
+from service.cli.bus_checks import count_listening
 from service.cli.exits import Exit
-from service.cli.start import start
+from service.cli.start import has_persistent_store, start
 from service.config.presets import DESCRIPTIONS, Preset, is_chosen
 from service.config.settings import Settings
 from service.connect import SERVERS
 from service.observe.logs import mask_urls
+
+log = structlog.get_logger(__name__)
 
 Concurrency = Annotated[
     int | None, typer.Option(min=1, help="Contexts built at the same time.", show_default=False)
@@ -75,6 +79,9 @@ async def serve(settings: Settings) -> Exit:
         _print_preset(settings.preset)
     async with open_bus(settings, shared=True) as connected:
         _print_bus(connected, configured=settings.bus.url is not None)
+        if not has_persistent_store(settings) and (others := await count_listening(settings)):
+            reason = "each worker has a history of its own: set the same store.url for all"
+            log.warning("store.not_shared", others=others, reason=reason)
         async with open_observed_worker(settings, connected.bus) as opened:
             reduce_garbage_collection()
             drained = await opened.run(stop)

@@ -9,8 +9,8 @@ from pathlib import Path
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
-from service.config.paths import Keys, dotted, known_keys, leaves
-from service.config.settings import Settings
+from service.config.paths import Keys, dotted, is_nullable, known_keys, leaves
+from service.config.settings import ARGUMENT, Settings, at
 from service.config.settings_layers import Layer, arguments_layer, merge, preset_layer
 from service.config.sources import (
     CONFIG_VARIABLE,
@@ -88,21 +88,28 @@ def _describe_error(error: ErrorDetails, layers: Sequence[Layer]) -> str:
     keys = tuple(str(key) for key in error["loc"])
     # a key that is missing has no location, so that its section's is reported
     locations = (_locate(keys[:length], layers) for length in range(len(keys), 0, -1))
-    location = next((f"{location}  " for location in locations if location is not None), "")
-    return f"{location}{dotted(keys)}: {_message(error, keys)}"
+    location = next((location for location in locations if location is not None), None)
+    line = f"{at(location, dotted(keys))}: {_message(error, keys)}"
+    if error["type"] == "extra_forbidden" and location == ARGUMENT and len(keys) == 1:
+        return f"{line}; arguments are path, {', '.join(known_keys(()))}"
+    return line
 
 
 def _message(error: ErrorDetails, keys: Keys) -> str:
     if error["type"] == "extra_forbidden":
         *parents, last = keys
         known = known_keys(tuple(parents))
-        return f"unknown key{did_you_mean(last, known, lambda key: dotted((*parents, key)))}"
+        name = last.removeprefix("".join(f"{section}_" for section in parents[-1:]))
+        return f"unknown key{did_you_mean(name, known, lambda key: dotted((*parents, key)))}"
     if error["type"] == "value_error":
         return str(error["ctx"]["error"])
     message = MESSAGES.get(error["type"]) or error["msg"][:1].lower() + error["msg"][1:]
     if error["type"] == "literal_error":
         return f"{message}{not_among(error['input'], message)}"
-    return f"{message}: {shown(error['input'])}" if error["type"] in UNREADABLE else message
+    if error["type"] not in UNREADABLE:
+        return message
+    null = is_nullable(keys) and str(error["input"]).lower() in {"none", "nil"}
+    return f"{message}: {shown(error['input'])}{'; did you mean null?' if null else ''}"
 
 
 def _sort_key(problem: str) -> tuple[bool, str, int, int, str]:

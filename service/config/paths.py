@@ -1,6 +1,7 @@
 """Paths into the tree of settings, such as ``bus.url``."""
 
 from collections.abc import Iterator, Mapping
+from types import NoneType
 from typing import get_args, get_origin
 
 from pydantic import BaseModel
@@ -38,6 +39,11 @@ def is_nested(keys: Keys) -> bool:
     """Return whether a path leads to a section, a mapping or a list."""
     kind = _type_at(keys)
     return bool(_fields(kind)) or get_origin(kind) in {Mapping, tuple}
+
+
+def is_nullable(keys: Keys) -> bool:
+    """Return whether a setting can be null."""
+    return NoneType in get_args(_type_at(keys))
 
 
 def _type_at(keys: Keys) -> object:

@@ -45,6 +45,10 @@ OWN_KEYS: Final = (
 )
 
 
+#: The place of a value that was passed in code.
+ARGUMENT: Final = "argument"
+
+
 class BusSettings(Section):
     """The server over which requests and responses go."""
 
@@ -276,6 +280,19 @@ class Settings(Section):
 
 
 def place_of(settings: Settings, key: str) -> str:
-    """Return a setting's path for an error, after where its value is set, if it is."""
-    origin = settings.origins.get(key)
-    return f"{origin}  {key}" if origin else key
+    """Return a setting's path for an error, after where its value is set, if it is.
+
+    The place of a mapping is that of its first key.
+    """
+    places = (
+        where
+        for path, where in settings.origins.items()
+        if path == key or path.startswith(f"{key}.")
+    )
+    return at(next(places, None), key)
+
+
+def at(place: str | None, key: str) -> str:
+    """Return a setting's path after the place where its value is set, if it is."""
+    blanks = " " if place == ARGUMENT else "  "
+    return f"{place}{blanks}{key}" if place else key

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from prompts.layers import deep_merge
 from service.config.paths import Keys, known_keys
 from service.config.presets import PRESETS, Preset
+from service.config.settings import ARGUMENT, at
 
 #: Names that the source systems have for settings of ours. They are supported for good.
 ALIASES: Final[Mapping[str, str]] = {"memory.history_context_size": "memory.limit"}
@@ -76,13 +77,13 @@ def _rename(layer: Layer, old: str, new: str) -> None:
     location = layer.location(old_keys) or ""
     value = _pop(layer, old_keys)
     if _sets(layer, new_keys) and old in RENAMED:  # one file may serve two versions
-        layer.warnings.append(f"{location}  {old}: is ignored, since {new} is set")
+        layer.warnings.append(f"{at(location, old)}: is ignored, since {new} is set")
         return
     if _sets(layer, new_keys):
         same = f"another name of {new}, which is set as well"
-        layer.problems.append(f"{location}  {old}: {same}")
+        layer.problems.append(f"{at(location, old)}: {same}")
     if old in RENAMED:
-        layer.warnings.append(f"{location}  {old}: is called {new} now")
+        layer.warnings.append(f"{at(location, old)}: is called {new} now")
     set_value(layer.values, new_keys, value)
     layer.locations[new_keys] = location
 
@@ -93,7 +94,7 @@ def _remove(layer: Layer, old: str, advice: str) -> None:
         # a section that variables set one by one has no location of its own
         below = (path for path in layer.locations if path[: len(keys)] == keys)
         location = layer.location(keys) or layer.locations[next(below)]
-        layer.warnings.append(f"{location}  {old}: is ignored. {advice}")
+        layer.warnings.append(f"{at(location, old)}: is ignored. {advice}")
         _pop(layer, keys)
 
 
@@ -135,7 +136,7 @@ def set_value(values: dict[str, object], keys: Keys, value: object) -> None:
 
 def arguments_layer(values: Mapping[str, object]) -> Layer:
     """Return the layer of values that were passed in code."""
-    locations: dict[Keys, str] = {(key,): "argument" for key in values}
+    locations: dict[Keys, str] = {(key,): ARGUMENT for key in values}
     plain = {
         key: value.model_dump(exclude_unset=True) if isinstance(value, BaseModel) else value
         for key, value in values.items()

@@ -13,7 +13,7 @@ from service.build.brought_rows import explain_foreign
 from service.errors import InvalidRequestError, Problem, RowRefusedError
 from service.http.endpoint import Body, EndpointCall, validated
 from service.http.error_responses import HttpError
-from service.wire.history_row import HistoryRow
+from service.wire.history_row import HistoryRow, find_conflicts
 from service.wire.payload import clean_json, read_json
 from service.wire.response import WarningRecord
 from service.wire.validation import Id, check_ids
@@ -59,12 +59,7 @@ async def import_history(call: EndpointCall) -> Imported:
             raise InvalidRequestError(f"nothing is stored: {error.detail}") from error
         ids = list(dict.fromkeys(row.id for row in body.rows))
         kept = await history.rows(owner_key, ids) if stored < len(rows) else ()
-    by_id = {str(row["id"]): row for row in kept}
-    conflicts = [
-        row.id
-        for row in body.rows
-        if row.id in by_id and row.differs(by_id[row.id], body.conversation_id)
-    ]
+    conflicts = find_conflicts(body.rows, kept, body.conversation_id)
     log.info("history.imported", owner_key=owner_key, rows=stored, conflicts=len(conflicts))
     known, warnings = len(rows) - stored, tuple(_warn_of_foreign(rows))
     return Imported(stored=stored, known=known, conflicts=conflicts, warnings=warnings)

@@ -1,6 +1,7 @@
 """Rows of history as other programs send them: on the streams of the recorder, and over HTTP."""
 
 import json
+from collections.abc import Iterable
 from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
 from pydantic import (
@@ -74,11 +75,21 @@ class HistoryRow(BaseModel, extra="allow", frozen=True):
         known, given = as_mapping(stored.get("metadata")), self.metadata or {}
         places = {"conversation_id": self.conversation_id or conversation_id, "run_id": self.run_id}
         return (
-            stored.get("content") != self.content
+            (stored.get("content") or "") != (self.content or "")
             or read_role(stored.get("role")) is not read_role(self.role)
             or any(place and stored.get(name) != place for name, place in places.items())
             or any(known.get(name) != value for name, value in given.items())
         )
+
+
+def find_conflicts(
+    rows: Iterable[HistoryRow], stored: Iterable[Row], conversation_id: str | None = None
+) -> list[str]:
+    """Return the ids of the rows that differ from the stored row of this id."""
+    by_id = {str(row["id"]): row for row in stored}
+    return [
+        row.id for row in rows if row.id in by_id and row.differs(by_id[row.id], conversation_id)
+    ]
 
 
 class ImportRow(HistoryRow):

@@ -99,7 +99,7 @@ def test_an_empty_dead_letter_is_listed(ctxb: Ctxb) -> None:
     assert ctxb("dead", "ls").exit_code == Exit.OK
     assert json.loads(ctxb("dead", "ls", "--json").stdout) == []
     done = ctxb("dead", "retry", "--all")
-    assert done.stdout.startswith("0 entries put back, 0 ")
+    assert done.stdout == "0 entries put back\n"
 
 
 def test_named_entries_are_sent_again(ctxb: Ctxb) -> None:
@@ -109,7 +109,7 @@ def test_named_entries_are_sent_again(ctxb: Ctxb) -> None:
     done = ctxb("dead", "retry", second, "1-1", second)
 
     assert done.exit_code == Exit.FAILED
-    assert done.stdout == "1 entry put back, 1 gone, or from a stream that isn't ours\n"
+    assert done.stdout == "1 entry put back; 1 not: gone, or from a stream that isn't ours\n"
     assert done.stderr == "not put back: 1-1\n"
     assert waiting() == [b"2"]
     assert [each["id"] for each in json.loads(ctxb("dead", "ls", "--json").stdout)] == [first]
@@ -121,9 +121,9 @@ def test_all_entries_are_sent_again(ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch)
     bury({b"1": "late", b"2": "odd", b"3": "too late", b"4": "LATE"})
 
     some = ctxb("dead", "retry", "--all", "--reason", "late")
-    assert some.stdout.startswith("3 entries put back, 0 "), some.stderr
+    assert some.stdout == "3 entries put back\n", some.stderr
     assert waiting() == [b"1", b"3", b"4"]
-    assert ctxb("dead", "retry", "--all").stdout.startswith("1 entry put back, 0 ")
+    assert ctxb("dead", "retry", "--all").stdout == "1 entry put back\n"
     assert waiting() == [b"2"]
 
 
@@ -136,12 +136,12 @@ def test_entries_are_dropped_when_it_is_sure(ctxb: Ctxb) -> None:
     assert "all entries that match" in refused.stderr
     asked = ctxb("dead", "drop", "1-1", first, "2-2", stdin="y\n")
     assert asked.exit_code == Exit.FAILED
-    assert asked.stdout.endswith("1 entry dropped, 2 gone\n")
+    assert asked.stdout.endswith("1 entry dropped; 2 not: gone\n")
     assert "3 entries" in asked.stderr
     assert asked.stderr.endswith("not dropped: 1-1, 2-2\n")
     left = json.loads(ctxb("dead", "ls", "--json").stdout)
     assert [each["id"] for each in left] == [second, third]
     assert ctxb("dead", "drop", second, "--yes").exit_code == Exit.OK
-    assert ctxb("dead", "drop", "--all", "--yes").stdout == "1 entry dropped, 0 gone\n"
+    assert ctxb("dead", "drop", "--all", "--yes").stdout == "1 entry dropped\n"
     assert json.loads(ctxb("dead", "ls", "--json").stdout) == []
     assert waiting() == []

@@ -1,13 +1,13 @@
 """Opens the tracer that the settings and OpenTelemetry's variables configure."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import structlog
 from opentelemetry.trace import Tracer
 
 from service.config.endpoints import PROTOCOL, TelemetrySettings, unsupported_protocol
-from service.errors import ConfigError, needs_extra
+from service.errors import ConfigError, MissingExtraError
 from service.observe.tracing import find_tracer
 
 log = structlog.get_logger(__name__)
@@ -26,7 +26,7 @@ async def open_tracer(settings: TelemetrySettings) -> AsyncIterator[Tracer | Non
         yield existing
         return
     try:
-        opened = _open_sending()
+        opened = _find_opener()()
     except ConfigError as error:
         if settings.traces == "otlp":
             raise
@@ -37,12 +37,18 @@ async def open_tracer(settings: TelemetrySettings) -> AsyncIterator[Tracer | Non
         yield tracer
 
 
-def _open_sending() -> AbstractAsyncContextManager[Tracer]:
+def check_exporter(settings: TelemetrySettings) -> None:
+    """Raise `ConfigError` if the settings enable spans that can't be exported."""
+    if settings.traces == "otlp" and settings.exports():
+        _find_opener()
+
+
+def _find_opener() -> Callable[[], AbstractAsyncContextManager[Tracer]]:
     protocol = unsupported_protocol()
     if protocol is not None:
         raise ConfigError(f"telemetry.traces: the protocol must be {PROTOCOL}, not {protocol}")
     try:
         from service.adapters.otel.exporter import make_provider, sending_spans  # noqa: PLC0415 - of the extra
     except ImportError as error:
-        raise needs_extra("telemetry.traces: otlp", "otel") from error
-    return sending_spans(make_provider())
+        raise MissingExtraError("telemetry.traces: otlp", "otel") from error
+    return lambda: sending_spans(make_provider())

@@ -66,13 +66,17 @@ class WatchedPrompts:
         sections = PersistentContext(
             ContextSection(
                 section.label,
-                _require_text(section.file) if section.file else section.text or "",
+                _require_text(section.file, "prompts.sections")
+                if section.file
+                else section.text or "",
                 section.priority,
             )
             for section in self._settings.sections
         ).render()
         return SystemPrompt(
-            identity=_require_text(identity) if identity else _shipped_identity(self._settings),
+            identity=_require_text(identity, "prompts.identity_file")
+            if identity
+            else _shipped_identity(self._settings),
             sections=SEPARATOR.join(filter(None, (layers, sections))),
             injector=self._injector,
         )
@@ -84,11 +88,11 @@ def _shipped_identity(settings: PromptsSettings) -> str:
     return {"nexus": nexus, "plain": PLAIN, "none": ""}[settings.identity]
 
 
-def _require_text(path: Path) -> str:
-    """Return the text of a file that must exist and not be blank."""
+def _require_text(path: Path, setting: str) -> str:
+    """Return the text of a setting's file, which must exist and not be blank."""
     text = read_text(path)
     if text is None:
-        raise PromptError(f"{path}: there is no such file")
+        raise PromptError(f"{setting}: {path}: there is no such file")
     if not text.strip():
-        raise PromptError(f"{path}: is blank")
+        raise PromptError(f"{setting}: {path}: is blank")
     return text.strip()

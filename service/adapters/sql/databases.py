@@ -4,7 +4,7 @@ Nothing here loads Alembic, which takes long, and is needed for upgrades and com
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final
@@ -13,10 +13,10 @@ import structlog
 from sqlalchemy import Column, Connection, MetaData, String, Table, inspect, select
 
 from service.adapters.sql import DATABASES
-from service.adapters.sql.engine import Database
+from service.adapters.sql.engine import Database, Driver
 from service.adapters.sql.sqlite import sqlite_driver, sqlite_path
 from service.config.endpoints import StoreSettings
-from service.errors import SchemaError, StoreError, needs_extra
+from service.errors import MissingExtraError, SchemaError, StoreError
 from service.ports.status import StoreState
 
 log = structlog.get_logger(__name__)
@@ -38,13 +38,18 @@ def open_database(url: str, limits: StoreSettings = DEFAULTS) -> Database:
         ConfigError: The driver is not installed.
         StoreError: The URL is not one of an SQL database, or the file cannot be opened.
     """
+    return Database(find_driver(url)(url, limits))
+
+
+def find_driver(url: str) -> Callable[[str, StoreSettings], Driver]:
+    """Return what opens the driver of a URL; raises as `open_database` does."""
     if _kind(url) == "sqlite":
-        return Database(sqlite_driver(url))
+        return lambda url, _limits: sqlite_driver(url)
     try:
         from service.adapters.sql.postgres import postgres_driver  # noqa: PLC0415 - of an extra
     except ImportError as error:
-        raise needs_extra("store.url: Postgres", "postgres") from error
-    return Database(postgres_driver(url, limits))
+        raise MissingExtraError("store.url: Postgres", "postgres") from error
+    return postgres_driver
 
 
 def missing_file(url: str) -> Path | None:

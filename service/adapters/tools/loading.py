@@ -52,7 +52,11 @@ async def open_tools(
 def load_registry(settings: ToolsSettings) -> InMemoryToolRegistry:
     """Load the tools of files and modules; raises `ToolError` with the location of a problem."""
     registry = InMemoryToolRegistry()
-    for source in find_sources(settings.paths, settings.modules):
+    try:
+        sources = find_sources(settings.paths, settings.modules)
+    except ToolError as error:
+        raise ToolError(f"tools.paths: {error.detail}") from error
+    for source in sources:
         for definition in source.read():
             registry.register(definition)
     return registry

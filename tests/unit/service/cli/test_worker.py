@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from service.app import ConnectedBus, open_bus
 from service.cli import worker
 from service.cli.exits import Exit
+from service.config.endpoints import StoreSettings
 from service.config.load import load_settings
 from service.config.settings import BudgetSettings, BusSettings, Settings
 from service.errors import ConfigError
@@ -43,6 +45,33 @@ async def test_the_exit_code_reports_whether_it_drained(
 
     monkeypatch.setattr(worker, "open_observed_worker", open_worker)
     assert await worker.serve(MEMORY) is code
+
+
+@pytest.mark.parametrize(
+    ("url", "others", "warned"),
+    [("memory://", 1, [1]), ("memory://", 0, []), ("sqlite:///ctxb.db", 1, [])],
+)
+async def test_a_second_worker_with_a_store_of_its_own_warns(
+    url: str, others: int, warned: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them would have a part of every history."""
+
+    @asynccontextmanager
+    async def open_worker(_settings: Settings, _bus: Bus) -> AsyncIterator[Stopping]:
+        yield Stopping(drained=True)
+
+    async def count(_settings: Settings) -> int:
+        return others
+
+    monkeypatch.setattr(worker, "open_observed_worker", open_worker)
+    monkeypatch.setattr(worker, "count_listening", count)
+    store = StoreSettings.model_validate({"url": url})
+    with capture_logs() as logged:
+        await worker.serve(MEMORY.model_copy(update={"store": store}))
+
+    warnings = [line for line in logged if line["event"] == "store.not_shared"]
+    assert [line["others"] for line in warnings] == warned
+    assert all("store.url" in line["reason"] for line in warnings)
 
 
 async def test_settings_are_checked_before_a_server_starts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,6 +114,31 @@ def test_settings_built_directly_read_nothing(
     assert Settings().memory.limit == 20
 
 
+@pytest.mark.parametrize(
+    ("section", "setting", "problem"),
+    [
+        ("memory", {"limit": "none"}, "'none'; did you mean null?"),
+        ("worker", {"concurrency": "none"}, "as an integer: 'none'"),
+        ("memory", {"memory_limit": 3}, "unknown key; did you mean memory.limit?"),
+    ],
+)
+def test_other_spellings_get_a_suggestion(
+    section: str, setting: dict[str, object], problem: str, problems: Problems
+) -> None:
+    """Null only where it is allowed; a key may repeat the name of its section."""
+    (found,) = problems(**{section: setting})
+    assert found.startswith(f"argument {section}.")
+    assert found.endswith(problem)
+
+
+def test_unknown_arguments_are_answered_with_the_known_ones(problems: Problems) -> None:
+    """Also the one that isn't a setting."""
+    (found,) = problems(config="x")
+    assert found.startswith("argument config: unknown key; arguments are path, preset, guard, ")
+    (found,) = problems(preset="recal")
+    assert found.startswith("argument preset: ")
+
+
 def test_settings_cannot_be_changed() -> None:
     """Settings are immutable."""
     settings = load_settings()

@@ -38,7 +38,7 @@ def test_removed_settings_are_ignored_in_every_source(
     assert settings.model_dump() == load_settings(Path("config.yml")).model_dump()
     assert settings.bus.max_backlog == 7
     assert settings.warnings == (
-        "argument  bus.wheels: is ignored. Set bus.url instead.",
+        "argument bus.wheels: is ignored. Set bus.url instead.",
         "CTXB_BUS__WHEELS  bus.wheels: is ignored. Set bus.url instead.",
         "CTXB_GEARS__FORWARD  gears: is ignored. There is no successor.",
         ".env: CTXB_GEARS  gears: is ignored. There is no successor.",
