@@ -250,8 +250,9 @@ class MemoryView:
     limit: int | None = 20
     #: The most characters of a message; None for no limit.
     message_chars: int | None = 500
-    #: "printed": tool results are on lines of their own; "annotated": only their calls are shown.
-    tool_results: Literal["annotated", "printed"] = "annotated"
+    #: "printed": tool results are on lines of their own; "annotated": only their calls are shown;
+    #: "recalled": results are printed in `[RECALLED]` only.
+    tool_results: Literal["recalled", "annotated", "printed"] = "recalled"
     #: The most characters of a printed tool result; None for no limit.
     tool_result_chars: int | None = 500
     #: The time zone of printed times, in minutes west of UTC.
@@ -270,6 +271,10 @@ class MemoryView:
         """Return what the text of a row depends on."""
         limits = (self.message_chars, self.tool_result_chars)
         return (*limits, self.tool_results, self.minutes_west, self.assistant_name)
+
+    def recalling(self) -> "MemoryView":
+        """Return the view of `[RECALLED]`."""
+        return replace(self, tool_results="printed") if self.tool_results == "recalled" else self
 
     def limited_to(self, chars: int) -> "MemoryView":
         """Return the view with at most ``chars`` characters of each message."""

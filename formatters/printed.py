@@ -90,11 +90,32 @@ def _format_call(call: ToolCall) -> str:
     return name if value in (None, "") else f"{name}, {_format_value(key)}:{_format_value(value)}"
 
 
-def _format_value(value: object) -> str:
+def list_arguments(calls: Sequence[ToolCall]) -> str:
+    """Return calls with all their arguments as JSON; empty if an annotation shows as much."""
+    if len(calls) <= MAX_TOOLS and all(map(_is_annotated, calls)):
+        return ""
+    return "; ".join(f"{call.name} {dump_value(call.arguments)}" for call in calls)
+
+
+def _is_annotated(call: ToolCall) -> bool:
+    """Return whether the annotation of a call shows all its arguments."""
+    values = [*(call.arguments or {}).values()]
+    return not values or (len(values) == 1 and len(_as_text(values[0])) <= VALUE_CHARS)
+
+
+def format_arguments(text: str, guard: Guard) -> str:
+    """Return a part of what `list_arguments` returned, as it is printed."""
+    return guard.shatter(f"[tool_use:{_format_value(text, None)}]")
+
+
+def _format_value(value: object, chars: int | None = VALUE_CHARS) -> str:
     """Return a value on one line, with delimiters escaped."""
-    text = one_line(fix_surrogates(value if isinstance(value, str) else dump_value(value)))
-    text = truncate(text, VALUE_CHARS)
+    text = truncate(_as_text(value), chars)
     return _DELIMITERS.sub(lambda end: end[1] * 2 + (f"\\{end[2]}" if end[2] else ""), text)
+
+
+def _as_text(value: object) -> str:
+    return one_line(fix_surrogates(value if isinstance(value, str) else dump_value(value)))
 
 
 def dump_value(value: object) -> str:

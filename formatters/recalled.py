@@ -1,11 +1,11 @@
-"""The `[RECALLED]` block: rows of older turns that are relevant to the input, one entry per row."""
+"""The `[RECALLED]` block: messages of older turns that are relevant to the input, one per entry."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Final
+from typing import Final, TypeGuard
 
-from formatters.guard import Guard
+from formatters.guard import Guard, Place
 from formatters.model import (
     COUNT_MARK,
     Block,
@@ -21,8 +21,14 @@ from formatters.model import (
     kept,
 )
 from formatters.passages import split_passages
-from formatters.printed import find_reasons, format_result, format_row
-from formatters.rows import grouped_history, split_turn
+from formatters.printed import (
+    find_reasons,
+    format_arguments,
+    format_result,
+    format_row,
+    list_arguments,
+)
+from formatters.rows import grouped_history, split_messages
 from formatters.times import format_day
 
 #: The least limit of characters at which a passage says enough to be chosen alone.
@@ -32,11 +38,12 @@ HEADER: Final = f"[{Tag.RECALLED} {COUNT_MARK}]\nEarlier messages that may matte
 
 
 def recalled(facts: Facts) -> Block:
-    """Show every row of the history as one that may be recalled, each before its tool results.
+    """Show every message of the history that may be recalled, each before its tool results.
 
     Entries don't include their day line: `insert_day_lines` adds it once for neighbours.
     """
-    turns, view, guard = grouped_history(facts).turns, facts.memory, facts.guard
+    turns, guard = grouped_history(facts).turns, facts.guard
+    view = facts.memory.recalling()
     form = (_entries, *view.form, guard)
     # rows of a turn that is kept are formatted once
     of_turns = [kept(turn.made, form, _entries, turn, view, guard) for turn in turns]
@@ -71,36 +78,63 @@ def make_day_line(text: str) -> Entry:
 
 
 def _entries(turn: Turn, view: MemoryView, guard: Guard) -> tuple[Entry, ...]:
-    """Return the rows of a turn, with the results that aren't printed, and those that are."""
+    """Return the messages of a turn, each before those of its results that are printed."""
     entries: list[Entry] = []
-    for row, results in split_turn(turn, view):
-        others = [*row, *(result for result in results if not view.prints_result(result))]
-        speaker = "Human" if row[0].role is Role.HUMAN else view.assistant_name
-        # after one blank, a name is mostly a single token
-        entry = _entry(f" {speaker}:{format_row(row, view, guard)}", others, view)
-        passages = tuple(
-            _entry(f" {speaker}:{format_row(part, view, guard)}", others, view, "passages", index)
-            for index, part in enumerate(_split_row(row, view))
-        )
-        entries.append(replace(entry, passages=passages) if passages else entry)
-        entries += [
-            _entry(f" {format_result(result, row, view, guard)}", [result], view)
-            for result in filter(view.prints_result, results)
-        ]
+    for row, results in split_messages(turn):
+        printed = [*filter(view.prints_result, results)]
+        messages = [*row, *(result for result in results if result not in printed)]
+        entries.append(_message_entry(messages, view, guard))
+        entries += [_result_entry(result, row, view, guard) for result in printed]
     return tuple(entries)
 
 
-def _split_row(row: Sequence[Message], view: MemoryView) -> Iterator[list[Message]]:
-    """Yield a row with each passage of its text; nothing unless it has a single, long text."""
-    said = [message for message in row if message.content.strip()]
-    limit = view.message_chars
-    if len(said) != 1 or limit is None or limit < LEAST_CHARS:
-        return
-    if len(said[0].content) <= limit:
-        return
-    for passage in split_passages(said[0].content, limit):
-        part = replace(said[0], content=passage)
-        yield [part if message is said[0] else message for message in row]
+def _message_entry(messages: Sequence[Message], view: MemoryView, guard: Guard) -> Entry:
+    """Return the entry of a message, which the results of its calls follow that aren't printed."""
+    message, limit = messages[0], view.message_chars
+    # after one blank, a name is mostly a single token
+    speaker = " Human" if message.role is Role.HUMAN else f" {view.assistant_name}"
+    entry = _entry(f"{speaker}:{format_row([message], view, guard)}", messages, view)
+    if not _is_split(limit):
+        return entry
+    parts = _split(message, limit)
+    shown = [f"{speaker}:{format_row([part], view, guard)}" for part in parts]
+    passages = _passages(shown, messages, view)
+    if arguments := list_arguments(message.tool_calls):
+        said = message.content.strip()
+        beside = len(said) + len(arguments) <= limit
+        opening = f" {guard.quote(said, Place.ROW)}\n" if said and beside else " "
+        shown = [format_arguments(part, guard) for part in split_passages(arguments, limit)]
+        forms = _passages([f"{speaker}:{opening}{text}" for text in shown], messages, view)
+        hidden = {message.id: "passages"} if said and not beside else {}
+        forms = [replace(form, reasons={**form.reasons, **hidden}) for form in forms]
+        passages = [*(passages or [entry]), *forms]
+    return replace(entry, passages=tuple(passages))
+
+
+def _result_entry(result: Message, row: Sequence[Message], view: MemoryView, guard: Guard) -> Entry:
+    """Return the entry of a tool result under the row with its call."""
+    entry, limit = _entry(f" {format_result(result, row, view, guard)}", [result], view), None
+    if _is_split(limit := view.tool_result_chars):
+        shown = [f" {format_result(part, row, view, guard)}" for part in _split(result, limit)]
+        return replace(entry, passages=tuple(_passages(shown, [result], view)))
+    return entry
+
+
+def _is_split(limit: int | None) -> TypeGuard[int]:
+    """Return whether passages of texts longer than a limit are chosen."""
+    return limit is not None and limit >= LEAST_CHARS
+
+
+def _split(message: Message, limit: int) -> list[Message]:
+    """Return a message with each passage of its text; none unless it is longer than the limit."""
+    if len(message.content) <= limit:
+        return []
+    parts = split_passages(message.content, limit)
+    return [replace(message, content=passage) for passage in parts]
+
+
+def _passages(texts: Sequence[str], messages: Sequence[Message], view: MemoryView) -> list[Entry]:
+    return [_entry(text, messages, view, "passages", at) for at, text in enumerate(texts)]
 
 
 def _entry(

@@ -433,6 +433,13 @@ def split_turn(turn: Turn, view: MemoryView) -> list[PrintedRow]:
     return printed
 
 
+def split_messages(turn: Turn) -> list[PrintedRow]:
+    """Return the messages of a turn, each as a row of its own with the results of its calls."""
+    results = _results_by_caller(turn) if sum(map(len, turn.rows)) < len(turn.messages) else {}
+    messages = (message for row in turn.rows for message in row)
+    return [PrintedRow((each,), tuple(results.get(each.id, ()))) for each in messages]
+
+
 def _results_by_caller(turn: Turn) -> dict[str, list[Message]]:
     """Return the tool results of a turn, by the id of the message with their call.
 

@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import Final, Literal, NamedTuple
 
-from formatters.model import BEYOND_LIMIT, CALL_NOT_READ, Block, Entry, Message, Omission, kept
+from formatters.model import (
+    BEYOND_LIMIT,
+    CALL_NOT_READ,
+    Block,
+    Entry,
+    Message,
+    Omission,
+    Role,
+    kept,
+)
 from formatters.rows import counted
 from service.budget.groups import Fit, Group
 
@@ -285,6 +294,12 @@ class RecalledRows:
     #: Return the decision on each candidate; few builds ask for them.
     decide: Callable[[], Sequence[Decision]] = tuple
 
+    @property
+    def results(self) -> Set[str]:
+        """Return the ids of the tool results that are recalled as rows of their own."""
+        firsts = (e.messages[0] for e in (self.sent.entries if self.sent else ()) if e.messages)
+        return {message.id for message in firsts if message.role is Role.TOOL}
+
 
 @dataclass(frozen=True, slots=True)
 class RecallOutcome:
@@ -321,7 +336,8 @@ class RecallOutcome:
 
     def _final(self) -> tuple[list[Decision], set[str]]:
         """Return the decisions that no recall changes, and the ids that they are about."""
-        newest = self.newest.decisions
+        newest = _without(self.newest.decisions, self.rows.results)
+        newest = [each for each in newest if each.message_ids]
         final = [each for each in newest if each.outcome in _FINAL or each.reason == CALL_NOT_READ]
         return final, {id_ for decision in final for id_ in decision.message_ids}
 

@@ -71,16 +71,31 @@ def fit_recall(block: Block, request: RecallRequest, room: int, count: Count) ->
     # older rows that were not read would move the start of the block in the next build
     has_moving_start = block.moves and request.strategy.stable_prefix
     if len(entries) == len(block.entries) and not (has_older_rows or has_moving_start):
-        return fit_history(block, _NEWEST, room, count)
+        fitted = fit_history(block, _NEWEST, room, count)
+        has_hidden_results = request.rows.entries and any(map(_hidden_results, block.entries))
+        return _with_recalled(block, fitted, request, room, count) if has_hidden_results else fitted
     newest = replace(block, entries=entries)
     tokens = room - fixed_tokens(newest, count)
     recent = request.strategy.recent(make_groups(newest, count), tokens)
     shown = tuple(entries[group.index] for group in recent.kept)
     newest_turns = replace(block, entries=shown, moves=not recent.stable_prefix)
     fitted = fit_history(newest_turns, _NEWEST, room, count)
+    return _with_recalled(block, fitted, request, room, count)
+
+
+def _with_recalled(
+    block: Block, fitted: FittedBlock, request: RecallRequest, room: int, count: Count
+) -> FittedBlock:
+    """Return the newest turns with the rows that are recalled into the room that they leave."""
     remaining = room - block_tokens(fitted.block, count)
     rows = recall_rows(block, fitted.block, request, remaining, count)
     return replace(fitted, recall=RecallOutcome(block, fitted, rows))
+
+
+def _hidden_results(entry: Entry) -> set[str]:
+    """Return the ids of the tool results of which a turn shows the call only."""
+    hidden = (m.id for m in entry.messages if m.role is Role.TOOL and m.content.strip())
+    return {id_ for id_ in hidden if entry.reasons.get(id_) == "call_only"}
 
 
 def _newest_entries(block: Block, room: int, count: Count) -> tuple[Entry, ...]:
@@ -98,10 +113,11 @@ def recall_rows(
 ) -> RecalledRows:
     """Recall the rows with the highest scores.
 
-    Rows of the newest turns, and those that repair has removed from native history, are excluded.
+    What the newest turns show, and what repair has removed from native history, is excluded.
     """
     rows = request.rows.entries
     shown_ids = {message.id for entry in newest.entries for message in entry.messages}
+    shown_ids = shown_ids.difference(*map(_hidden_results, newest.entries))
     shown = {i for i, row in enumerate(rows) for message in row.messages if message.id in shown_ids}
     excluded = shown | _removed_rows(whole, rows)
     candidates = [index for index in range(len(rows)) if index not in excluded]

@@ -139,7 +139,7 @@ class MemorySettings(Section):
 
     limit: Annotated[int, Field(ge=0)] | None = 20
     message_chars: Annotated[int, Field(ge=20)] | None = 500
-    tool_results: Literal["annotated", "printed"] = "annotated"
+    tool_results: Literal["recalled", "annotated", "printed"] = "recalled"
     tool_result_chars: Annotated[int, Field(ge=20)] | None = 500
     offload_tokens: Annotated[int, Field(ge=100)] | None = None
     timezone: Literal["utc", "client"] = "utc"

@@ -55,7 +55,7 @@ _TOKENIZERS: Final = TiktokenTokenizers()
 
 
 @cache
-def law_builder(tool_results: Any = "annotated") -> ContextBuilder:
+def law_builder(tool_results: Any = "recalled") -> ContextBuilder:
     """Return the builder of all laws; to load its tokenizer takes half a second."""
     tokenizers = _TOKENIZERS
     return ContextBuilder(

@@ -245,7 +245,7 @@ class Asked:
     #: Of the past, from its beginning on.
     summaries: list[tuple[int, str]]
     #: How the worker shows tool results.
-    tool_results: str = "annotated"
+    tool_results: str = "recalled"
 
     @property
     def layout(self) -> str:
@@ -267,5 +267,5 @@ ASKED = st.builds(
     tools=TOOLS,
     context=OPTIONS,
     summaries=st.one_of(st.just([]), SUMMARIES),
-    tool_results=st.sampled_from(["annotated", "printed"]),
+    tool_results=st.sampled_from(["recalled", "annotated", "printed"]),
 )

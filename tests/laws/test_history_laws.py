@@ -26,7 +26,7 @@ VIEWS = st.builds(
     limit=st.one_of(st.none(), st.integers(0, 12)),
     message_chars=st.sampled_from([500, 500, 20, None]),
     minutes_west=st.sampled_from([0, -480]),
-    tool_results=st.sampled_from(["annotated", "printed"]),
+    tool_results=st.sampled_from(["recalled", "annotated", "printed"]),
     tool_result_chars=st.sampled_from([500, 20, None]),
 )
 

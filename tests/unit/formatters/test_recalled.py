@@ -20,26 +20,29 @@ def facts(*rows: dict[str, Any], **view: Any) -> Facts:
     return Facts(current_input="", history=read_rows(rows), memory=memory, recalls=True)
 
 
-def test_a_row_has_all_that_goes_with_it() -> None:
-    """The answers of a run are one row, and tool results go with the answers that they follow."""
+def test_each_message_is_a_row() -> None:
+    """Results that aren't printed go with the answer that calls the tool."""
     block = recalled(
         facts(
             row("a", "HUMAN", "Any boats?"),
             row("b", "AI", "", metadata=CALL),
             row("c", "TOOL", "[...]", metadata={"tool_call_id": "c1"}),
             row("d", "AI", "Two."),
+            tool_results="annotated",
         )
     )
 
     assert [entry.text for entry in block.entries] == [
         " Human: Any boats?",
-        " Nexus:\n[tool_use:search, query:boats]\nTwo.",
+        " Nexus:\n[tool_use:search, query:boats]",
+        " Nexus: Two.",
     ]
-    assert [[m.id for m in entry.messages] for entry in block.entries] == [["a"], ["b", "d", "c"]]
+    assert [[m.id for m in each.messages] for each in block.entries] == [["a"], ["b", "c"], ["d"]]
     assert block.entries[1].reasons == {"b": "call_only", "c": "call_only"}
     assert [entry.passage and entry.passage[:2] for entry in block.entries] == [
         ("Any boats?", Role.HUMAN),
-        ("[tool_use:search, query:boats]\nTwo.", Role.AI),
+        ("[tool_use:search, query:boats]", Role.AI),
+        ("Two.", Role.AI),
     ]
     assert (block.gives_way, block.role, block.volatile) == (TrimPolicy.BY_SCORE, "user", True)
 
@@ -52,7 +55,6 @@ def test_printed_results_are_rows_of_their_own() -> None:
             row("b", "AI", "", metadata=CALL),
             row("c", "TOOL", "[...]", metadata={"tool_call_id": "c1"}),
             row("d", "AI", "Two."),
-            tool_results="printed",
         )
     )
 
@@ -138,23 +140,64 @@ def test_rows_are_guarded_and_cut() -> None:
 def test_a_long_row_has_its_passages() -> None:
     """Each is a form of the row that shows one, and names the reason; short limits have none."""
     said = "One word. " * 25 + "\n\n" + "Two words. " * 20 + "\n\n" + "Three words. " * 20
-    rows = (row("a", "AI", "", metadata=CALL), row("b", "AI", said), row("c", "AI", "x" * 600))
-    facts_ = facts(*rows[:2], message_chars=300)
-    entry = recalled(replace(facts_, similarities={"b": 0.5})).entries[0]
+    rows = [row("b", "AI", said, metadata=CALL)]
+    entry = recalled(replace(facts(*rows, message_chars=300), similarities={"b": 0.5})).entries[0]
 
-    assert entry.reasons == {"a": "call_only", "b": "message_chars"}
+    assert entry.reasons == {"b": "message_chars"}
     assert len(entry.passages) == 3
     first, second, _ = entry.passages
-    assert first.text.endswith("One word. ...")
-    assert second.text.startswith(" Nexus:\n[tool_use:search, query:boats]\n| ... Two words. Two")
-    assert second.reasons == {"a": "call_only", "b": "passages"}
+    assert first.text.endswith("One word. ...\n[tool_use:search, query:boats]")
+    assert second.text.startswith(" Nexus: ... Two words. Two")
+    assert second.reasons == {"b": "passages"}
     assert second.messages == entry.messages
     assert [each.passage and each.passage.similarity for each in entry.passages] == [0.5] * 3
     assert [each.passage and each.passage.continues for each in entry.passages] == [0, 1, 1]
     # one that is a little longer than the limit, too
-    assert len(recalled(facts(*rows[:2], message_chars=len(said) - 1)).entries[0].passages) == 2
-    # several texts, a limit that it keeps to or that is too short, or none
-    assert not recalled(facts(*rows[:2], message_chars=len(said))).entries[0].passages
-    assert not recalled(facts(*rows, message_chars=300)).entries[0].passages
-    assert not recalled(facts(*rows[:2], message_chars=100)).entries[0].passages
-    assert not recalled(facts(*rows[:2], message_chars=None)).entries[0].passages
+    assert len(recalled(facts(*rows, message_chars=len(said) - 1)).entries[0].passages) == 2
+    # a limit that it keeps to or that is too short, or none
+    assert not recalled(facts(*rows, message_chars=len(said))).entries[0].passages
+    assert not recalled(facts(*rows, message_chars=100)).entries[0].passages
+    assert not recalled(facts(*rows, message_chars=None)).entries[0].passages
+
+
+def test_a_long_result_has_its_passages() -> None:
+    """Each is under the name of its tool."""
+    found = "One boat. " * 25 + "\n\n" + "Two boats. " * 20
+    rows = [
+        row("b", "AI", "", metadata=CALL),
+        row("c", "TOOL", found, metadata={"tool_call_id": "c1"}),
+    ]
+    _, entry = recalled(facts(*rows, tool_result_chars=300)).entries
+    first, second = entry.passages
+
+    assert entry.reasons == {"c": "message_chars"}
+    assert first.text.startswith(" Tool search: One boat.")
+    assert second.text.startswith(" Tool search: ... Two boats.")
+    assert second.reasons == {"c": "passages"}
+    assert not recalled(facts(*rows, tool_result_chars=100)).entries[1].passages
+    assert not recalled(facts(*rows, tool_result_chars=None)).entries[1].passages
+
+
+def called(said: str, **arguments: object) -> list[dict[str, Any]]:
+    """Return the row of a message with a call."""
+    call = {"id": "c1", "name": "write", "arguments": arguments}
+    return [row("b", "AI", said, metadata={"tool_calls": [call]})]
+
+
+def test_arguments_that_annotations_leave_out_are_forms_of_a_row() -> None:
+    """With what the message says if there is room."""
+    (entry,) = recalled(facts(*called("So.", path="a.md", text="The] plan; then"))).entries
+    first, second = entry.passages
+
+    assert first.text == entry.text == " Nexus: So.\n[tool_use:write, path:a.md]"
+    assert second.text == (
+        ' Nexus: So.\n[tool_use:write {"path": "a.md", "text": "The\\] plan\\; then"}]'
+    )
+    assert second.reasons == {}
+    (entry,) = recalled(facts(*called("So. " * 100, text="plan " * 30))).entries
+    _, second = entry.passages
+    assert second.text.startswith(' Nexus: [tool_use:write {"text": "plan plan')
+    assert second.reasons == {"b": "passages"}
+    # an annotation shows a single short argument, or none
+    assert not recalled(facts(*called("So.", path="a.md"))).entries[0].passages
+    assert not recalled(facts(*called("So."))).entries[0].passages

@@ -189,7 +189,7 @@ async def test_a_limit_of_none_shows_no_turn_in_its_place(ask: Any) -> None:
 
 
 async def test_a_call_is_recalled_with_its_result(ask: Any) -> None:
-    """The annotation replaces the call and the result, which are not shown otherwise."""
+    """The annotation replaces the call, and the result is a row below it."""
     rows = history()
     call = {"id": "c1", "name": "search", "arguments": {"query": "cabin key"}}
     rows[7] = {**rows[7], "content": "", "metadata": {"tool_calls": [call]}}
@@ -200,9 +200,41 @@ async def test_a_call_is_recalled_with_its_result(ask: Any) -> None:
     decisions = {id_: each for each in content.decisions for id_ in each.message_ids}
     parts = [decisions[id_] for id_ in (rows[7]["id"], "t7", "a7")]
 
-    assert [each.decision for each in parts] == ["annotated", "annotated", "kept"]
+    assert [each.decision for each in parts] == ["annotated", "kept", "kept"]
     assert {each.block for each in parts} == {"RECALLED"}
-    assert "[tool_use:search, query:cabin key]" in recalled(content)
+    lines = recalled(content)
+    at = lines.index("[tool_use:search, query:cabin key]")
+    assert lines[at + 1] == " Tool search: found"
+
+
+@pytest.mark.parametrize("layout", ["tagged", "chat"])
+async def test_a_result_is_recalled_whose_call_is_shown(
+    make_builder: MakeBuilder, make_request: MakeRequest, layout: str
+) -> None:
+    """Also where all of history fits; each message has one decision, and the counts agree."""
+    call = {"id": "c1", "name": "search", "arguments": {"query": "cabin"}}
+    run = {"run_id": "r1"}
+    rows = [
+        row(1, "HUMAN", "Look for it", **run),
+        row(2, "AI", "", **run, metadata={"tool_calls": [call]}),
+        row(3, "TOOL", KEY, **run, metadata={"tool_call_id": "c1"}),
+        row(4, "AI", "I found something.", **run),
+    ]
+    request = make_request(
+        "Where is the spare key?", past=rows, strategy="relevance", layout=layout, explain=True
+    )
+    content = (await make_builder().build(request)).content
+    decided = [(id_, each.decision) for each in content.decisions for id_ in each.message_ids]
+    text = json.dumps(content.messages)
+
+    assert sorted(decided)[2] == ("m3", "kept")
+    assert len(decided) == len({id_ for id_, _ in decided}) == 4
+    assert (content.kept, content.annotated) == ((3, 1) if layout == "tagged" else (4, 0))
+    assert text.count(KEY) == 1
+
+    settings = Settings(memory=MemorySettings(tool_results="annotated"))
+    content = (await make_builder(settings=settings).build(request)).content
+    assert json.dumps(content.messages).count(KEY) == (layout == "chat")
 
 
 async def test_a_newest_turn_that_is_too_large_is_shortened(ask: Any) -> None:
@@ -251,7 +283,7 @@ async def test_a_list_ranks_turns_in_their_places(ask: Any) -> None:
 
 
 async def test_answers_of_a_run_that_is_shown_in_part_are_older(ask: Any) -> None:
-    """In chat, what a run said before its newest answers is dropped, and is no row to recall."""
+    """In chat, what a run said before its newest answers is recalled or dropped."""
     day = "2025-03-01T12:{:02}:00Z"
     run = [
         {**row(100 + place, "AI", f"{FILLING} {place}", run_id="last"), "timestamp": day.format(1)}
@@ -262,7 +294,7 @@ async def test_answers_of_a_run_that_is_shown_in_part_are_older(ask: Any) -> Non
     fates = {id_: each for each in content.decisions for id_ in each.message_ids}
 
     assert fates["m139"].decision == "kept"
-    assert (fates["m100"].decision, fates["m100"].reason) == ("dropped", "older")
+    assert (fates["m100"].decision, fates["m100"].reason) == ("dropped", "no_room")
     assert content.kept + content.dropped == len(fates) == 101
 
 

@@ -649,7 +649,7 @@ async def test_a_ranked_row_with_a_call_is_not_whole(calling: ContextBuilder) ->
         (["m1"], False),
         (["m2"], True),
     ]
-    assert f"\n Nexus [{make_handle('m1')}]: I write it.\n[tool_use:write, path:" in answer.text
+    assert f"\n Nexus [{make_handle('m1')}]: [tool_use:write {{" in answer.text
 
 
 async def test_a_result_may_be_left_out_though_its_call_is_shown(calling: ContextBuilder) -> None:

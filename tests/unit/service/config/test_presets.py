@@ -26,7 +26,7 @@ def test_a_preset_sets_defaults() -> None:
 
     assert settings.budget.strategy == PRESETS["recall"]["budget"]["strategy"]
     assert (settings.memory.limit, settings.memory.header) == (None, "still")
-    assert (settings.memory.tool_results, plain.memory.tool_results) == ("printed", "annotated")
+    assert (settings.memory.tool_results, plain.memory.tool_results) == ("printed", "recalled")
     assert settings.memory.message_chars == plain.memory.message_chars
     assert settings.bus == plain.bus
 
