@@ -10,7 +10,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from formatters.model import Row
-from formatters.rows import as_mapping
+from formatters.rows import as_mapping, fix_surrogates
 from service.conversation.compaction import CompactionResult
 from service.conversation.manager import ContextManager
 from service.conversation.messages import (
@@ -20,6 +20,7 @@ from service.conversation.messages import (
     with_summaries,
     without_mark,
 )
+from service.conversation.sending import prepare
 from service.errors import explain_call, shown
 from service.ports.services import Summarizer
 from service.ports.stores import HistoryStore
@@ -33,8 +34,9 @@ class Conversation:
 
     Several tasks, and several objects for one conversation, lose nothing: a message gets its id
     when it is added, the store keeps one row per id, and loading adds what others stored. A
-    message that could not be stored is stored with the next flush. Summaries stay in memory: the
-    store keeps the messages themselves.
+    message that could not be stored is stored with the next flush. Of two messages with one id, the
+    second gets another, or is left out if it says the same. Summaries stay in memory: the store
+    keeps the messages themselves.
 
     Raises:
         StoreError: The store can't be read or written; messages and their ids are kept.
@@ -135,13 +137,23 @@ class Conversation:
     def _stamp(self) -> None:
         """Give new messages an id, a time, and the form of stored rows; but not summaries."""
         now = datetime.now(UTC)
-        rows = list(self.manager.rows(self.conversation_id))
-        for index, row in enumerate(rows):
+        stamped: dict[object, Row] = {}
+        for row in self.manager.rows(self.conversation_id):
             given = row.get("id")
-            id_ = f"msg_{uuid4().hex}" if given in (None, "") else str(given)
-            if not (is_summary(row) or id_ in self._known or id_ in self._pending):
-                rows[index] = self._pending[id_] = to_stored(row, id_, now)
-        self.manager.replace_rows(rows, self.conversation_id)
+            id_ = _new_id() if given in (None, "") else fix_surrogates(str(given))
+            same = stamped.get(id_)
+            if is_summary(row):
+                stamped[id(row)] = row
+            elif same is None and (id_ in self._known or id_ in self._pending):
+                stamped[id_] = row
+            elif same is None or prepare(same) != prepare(row):
+                id_ = id_ if same is None else _new_id()
+                stamped[id_] = self._pending[id_] = to_stored(row, id_, now)
+        self.manager.replace_rows(stamped.values(), self.conversation_id)
+
+
+def _new_id() -> str:
+    return f"msg_{uuid4().hex}"
 
 
 def merge(current: Sequence[Row], stored: Sequence[Row], known: Collection[object]) -> list[Row]:

@@ -179,6 +179,31 @@ async def test_a_message_with_the_id_0_keeps_it() -> None:
     assert str(made).startswith("msg_")
 
 
+async def test_an_id_that_the_store_repairs_is_repaired_here() -> None:
+    """The message was in memory twice."""
+    store = Flaky()
+    conversation = talk(store)
+    conversation.manager.add_message_dict({**said("user", "a"), "id": "\ud83d"}, "c1")
+    await conversation.load()
+
+    assert await stored(store) == here(conversation) == ["a"]
+
+
+@pytest.mark.parametrize("flushed", [True, False])
+async def test_of_two_messages_with_one_id_both_stay(flushed: bool) -> None:
+    """The second gets an id of its own; one that says the same is the same message."""
+    store = Flaky()
+    conversation = talk(store)
+    for message in (said("user", "a"), said("assistant", "b"), said("user", "a")):
+        conversation.manager.add_message_dict({**message, "id": "x"}, "c1")
+        if flushed:
+            await conversation.flush()
+    await conversation.load()
+
+    assert await stored(store) == here(conversation) == ["a", "b"]
+    assert [row["id"] for row in conversation.manager.rows("c1")].count("x") == 1
+
+
 async def test_only_the_newest_rows_are_taken_in() -> None:
     """Of a long history."""
     store = Flaky()
