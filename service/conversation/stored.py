@@ -21,7 +21,7 @@ from service.conversation.messages import (
     without_mark,
 )
 from service.conversation.sending import prepare
-from service.errors import explain_call, shown
+from service.errors import InvalidRequestError, MessageError, RowRefusedError, explain_call, shown
 from service.ports.services import Summarizer
 from service.ports.stores import HistoryStore
 
@@ -39,6 +39,8 @@ class Conversation:
     keeps the messages themselves.
 
     Raises:
+        MessageError: The store refuses a message, such as one with a value that JSON doesn't have.
+            The message is left out of the conversation, and all others are stored.
         StoreError: The store can't be read or written; messages and their ids are kept.
         TypeError: ``store`` is no store.
     """
@@ -114,11 +116,37 @@ class Conversation:
     async def _flush(self) -> None:
         self._stamp()
         rows = list(self._pending.values())
-        if rows:
-            await self._store.append(self.owner_key, rows, conversation_id=self.conversation_id)
+        refused = await self._append(rows) if rows else {}
+        self._remove(refused)
         for row in rows:  # others may have been added in the meantime
             self._known.add(str(row["id"]))
             del self._pending[str(row["id"])]
+        self._known -= refused.keys()
+        if refused:
+            raise MessageError("; ".join(refused.values()))
+
+    async def _append(self, rows: Sequence[Row]) -> dict[str, str]:
+        """Store rows; returns what is wrong with those that the store refuses, by their ids."""
+        try:
+            await self._store.append(self.owner_key, rows, conversation_id=self.conversation_id)
+        except (InvalidRequestError, RowRefusedError) as error:
+            if str(error).startswith(("/owner_key", "/conversation_id")):
+                raise
+            if len(rows) > 1:
+                half = len(rows) // 2
+                return await self._append(rows[:half]) | await self._append(rows[half:])
+            (row,) = rows
+            reason = str(error).removeprefix("/0").lstrip("/: ")
+            text = f"the store refuses the message {shown(row['content'])}, which is left out"
+            return {str(row["id"]): f"{text}: {reason}"}
+        return {}
+
+    def _remove(self, ids: Collection[str]) -> None:
+        """Stamp new messages, and remove those with these ids from the conversation."""
+        self._stamp()
+        rows = self.manager.rows(self.conversation_id)
+        kept = (row for row in rows if row.get("id") not in ids)
+        self.manager.replace_rows(kept, self.conversation_id)
 
     async def build_messages(self) -> list[dict[str, Any]]:
         """Return the messages for the next call, including those that others stored."""

@@ -14,7 +14,7 @@ from service.conversation.manager import ContextManager
 from service.conversation.messages import SUMMARY, is_summary, with_mark
 from service.conversation.sending import prepare
 from service.conversation.stored import Conversation, merge, read_stored, to_stored
-from service.errors import StoreError
+from service.errors import InvalidRequestError, MessageError, RowRefusedError, StoreError
 from tests.support import NOW
 from tests.unit.service.conversation.managing import (
     MOMENT,
@@ -177,6 +177,58 @@ async def test_a_message_with_the_id_0_keeps_it() -> None:
     made, first = [each["id"] for each in (await store.recent("ann", "c1")).rows]
     assert first == "0"
     assert str(made).startswith("msg_")
+
+
+@pytest.mark.parametrize("added", [{"id": "x" * 300}, {"cost": float("nan")}, {"tags": {"a"}}])
+async def test_a_message_that_the_store_refuses_is_left_out(added: Row) -> None:
+    """The error names it, and all others are stored, in their order."""
+    store = Flaky()
+    conversation = talk(store)
+    conversation.add_user_message("a")
+    conversation.manager.add_message_dict({**said("user", "bad"), **added}, "c1")
+    conversation.add_user_message("b")
+    refused = r"the store refuses the message 'bad', which is left out: (id: a|cannot be w)"
+    with pytest.raises(MessageError, match=refused):
+        await conversation.build_messages()
+    conversation.add_user_message("c")
+    await conversation.build_messages()
+
+    assert await stored(store) == here(conversation) == ["a", "b", "c"]
+
+
+async def test_a_row_that_a_database_refuses_is_left_out() -> None:
+    """But nothing is, if the store fails before all others are stored."""
+
+    class Strict(Flaky):
+        async def append(
+            self, owner_key: str, messages: Sequence[Row], *, conversation_id: str | None = None
+        ) -> int:
+            if "bad" in contents(messages):
+                raise RowRefusedError("a constraint")
+            return await super().append(owner_key, messages, conversation_id=conversation_id)
+
+    store = Strict()
+    conversation = talk(store)
+    for text in ("bad", "a", "bad"):
+        conversation.add_user_message(text)
+    store.fails = True
+    with pytest.raises(StoreError, match="the connection broke"):
+        await conversation.flush()
+    assert here(conversation) == ["bad", "a", "bad"]
+    store.fails = False
+    with pytest.raises(MessageError, match=r"(.*'bad', which is left out: a constraint){2}$"):
+        await conversation.flush()
+    assert await stored(store) == here(conversation) == ["a"]
+
+
+async def test_no_message_is_left_out_for_its_owner() -> None:
+    """An owner key that the store refuses is an error of the caller's, with every flush."""
+    conversation = Conversation(Flaky(), "", "c1", manager=manager())
+    conversation.add_user_message("a")
+    for _ in range(2):
+        with pytest.raises(InvalidRequestError, match="/owner_key: "):
+            await conversation.flush()
+    assert here(conversation) == ["a"]
 
 
 async def test_an_id_that_the_store_repairs_is_repaired_here() -> None:
