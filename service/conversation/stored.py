@@ -35,8 +35,9 @@ class Conversation:
     Several tasks, and several objects for one conversation, lose nothing: a message gets its id
     when it is added, the store keeps one row per id, and loading adds what others stored. A
     message that could not be stored is stored with the next flush. Of two messages with one id, the
-    second gets another, or is left out if it says the same. Summaries stay in memory: the store
-    keeps the messages themselves.
+    second gets another, or is left out if it says the same. Messages that were pruned or erased in
+    the store go with the next load. Summaries stay in memory: the store keeps the messages
+    themselves.
 
     Raises:
         MessageError: The store refuses a message, such as one with a value that JSON doesn't have.
@@ -103,10 +104,12 @@ class Conversation:
                 self.owner_key, self.conversation_id, max_rows=self._max_rows
             )
             rows = [read_stored(row) for row in reversed(page.rows)]
-            self._stamp()
+            loaded = {str(row["id"]) for row in rows}
+            gone = await self._find_gone(loaded)
+            self._remove(gone)
             merged = merge(self.manager.rows(self.conversation_id), rows, self._known)
             self.manager.replace_rows(merged, self.conversation_id)
-            self._known |= {str(row["id"]) for row in rows}
+            self._known = (self._known - gone) | loaded  # what is gone may be restored
 
     async def flush(self) -> None:
         """Store the messages that are not stored yet."""
@@ -140,6 +143,15 @@ class Conversation:
             text = f"the store refuses the message {shown(row['content'])}, which is left out"
             return {str(row["id"]): f"{text}: {reason}"}
         return {}
+
+    async def _find_gone(self, loaded: Collection[str]) -> set[str]:
+        """Return the ids of stored messages that the store doesn't show any more."""
+        rows = self.manager.rows(self.conversation_id)
+        older = {str(row.get("id")) for row in rows} & self._known - set(loaded)
+        if not older:
+            return set()
+        shown_rows = await self._store.rows(self.owner_key, [*older], pruned=False)
+        return older - {str(row["id"]) for row in shown_rows}
 
     def _remove(self, ids: Collection[str]) -> None:
         """Stamp new messages, and remove those with these ids from the conversation."""

@@ -256,6 +256,56 @@ async def test_of_two_messages_with_one_id_both_stay(flushed: bool) -> None:
     assert [row["id"] for row in conversation.manager.rows("c1")].count("x") == 1
 
 
+async def test_what_is_pruned_in_the_store_goes() -> None:
+    """Whoever said it, the others keep their order, and what is restored comes back."""
+    store = Flaky()
+    conversation, other = talk(store), talk(store)
+    for number in range(3):
+        conversation.add_user_message(f"{number}")
+    await conversation.flush()
+    await other.load()
+    pruned = [str(row["id"]) for row in other.manager.rows("c1")][:2]
+    await store.prune("ann", pruned)
+    conversation.add_user_message("3")
+    for each in (conversation, other):
+        await each.load()
+        assert here(each) == ["2", "3"]
+    await store.restore("ann", pruned[1:])
+    await other.load()
+    assert here(other) == ["1", "2", "3"]
+
+
+async def test_what_is_erased_in_the_store_goes() -> None:
+    """Only what isn't stored yet is left."""
+    store = Flaky()
+    conversation = talk(store)
+    conversation.add_user_message("a")
+    await conversation.flush()
+    await store.erase("ann")
+    conversation.add_user_message("b")
+    await conversation.load()
+    assert here(conversation) == ["b"]
+    await store.erase("ann")
+    assert await conversation.build_messages() == []
+
+
+async def test_what_is_older_than_the_page_goes_only_if_it_is_pruned() -> None:
+    """The newest rows may be others', and fill the page."""
+    store = Flaky()
+    conversation, other = talk(store, max_rows=2), talk(store)
+    for number in range(4):
+        conversation.add_user_message(f"{number}")
+        await conversation.flush()
+    await store.prune("ann", [str(conversation.manager.rows("c1")[1]["id"])])
+    await conversation.load()
+    assert here(conversation) == ["0", "2", "3"]
+    for text in ("4", "5"):
+        other.add_user_message(text)
+    await other.flush()
+    await conversation.load()
+    assert here(conversation) == ["0", "2", "3", "4", "5"]
+
+
 async def test_only_the_newest_rows_are_taken_in() -> None:
     """Of a long history."""
     store = Flaky()
