@@ -1,4 +1,4 @@
-"""Warnings about calls and results of a conversation that are not sent as they were added."""
+"""Warnings about messages of a conversation that are not sent as they were added."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from operator import is_
@@ -7,13 +7,14 @@ from formatters.model import Message, Role, Row, ToolCall
 from formatters.repair.matching import CANCELLED, PENDING
 from formatters.rows import as_mapping
 from service.conversation.checks import slip_of
+from service.conversation.sending import is_empty
 from service.conversation.shapes import ROWS, given_calls, read_messages
 from service.conversation.units import Item, Units
 from service.errors import shown
 
 
 def describe_losses(units: Units, rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a text for each result that the units lack, and for each call's replaced arguments.
+    """Yield a text for each lost result, each empty message, and each call's replaced arguments.
 
     ``rows`` are the messages that the units were read from.
     """
@@ -27,6 +28,8 @@ def describe_losses(units: Units, rows: Sequence[Row]) -> Iterator[str]:
         if index not in present:
             lost = filter(_is_result, read_messages(row))
             yield from (_describe_result(result, row, index) for result in lost)
+            if is_empty(row):
+                yield f"messages[{index}] is empty, so it is left out"
         elif index in mended:
             yield from _describe_mended(mended[index], sent, index)
 

@@ -98,7 +98,8 @@ class BuiltContext:
     usage: TokenUsage
     #: Whether the messages that are always kept exceed the available tokens.
     over_budget: bool
-    #: Texts on results that are left out, since no call waits for them, and on replaced arguments.
+    #: Texts on empty messages and on results that no call waits for, both left out, and on replaced
+    #: arguments.
     warnings: tuple[str, ...] = ()
 
 
@@ -107,7 +108,8 @@ class ContextManager:
 
     It is synchronous and does no I/O. Messages are copied on their way in and on their way out;
     methods that add one raise `TypeError` for content in bytes and for what is no mapping, and
-    `MessageError` for what could never be sent: an unknown role, no content, a call without name.
+    `MessageError` for what can't be read: an unknown role, no key of content, a call without name.
+    Empty messages stay in the conversation, and `build` warns that they aren't sent.
     Without a counter, tokens are estimated from bytes; `ctxb.get_token_counter` counts exactly.
     ``max_tokens`` without a config has no reserve. ``strategy`` is a name, a list of names, one of
     the sources' classes or an engine strategy. ``sync_history`` deletes messages that no longer

@@ -36,6 +36,17 @@ def can_be_sent(row: Row) -> bool:
     return any(message.role is not Role.OTHER for message in read_messages(row))
 
 
+def is_empty(row: Row) -> bool:
+    """Return whether a message has neither text nor anything else that can be sent."""
+    return not any(
+        message.content.strip()
+        or message.tool_calls
+        or message.provider_parts is not None
+        or message.role is Role.TOOL
+        for message in read_messages(row)
+    )
+
+
 #: Keys where providers put further parts of an answer, besides the content.
 _MORE: Final = ("provider_parts", "refusal", "audio", "function_call")
 

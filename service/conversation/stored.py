@@ -10,7 +10,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from formatters.model import Row
-from formatters.rows import as_mapping
+from formatters.rows import as_mapping, fix_surrogates
 from service.conversation.compaction import CompactionResult
 from service.conversation.manager import ContextManager
 from service.conversation.messages import (
@@ -20,7 +20,8 @@ from service.conversation.messages import (
     with_summaries,
     without_mark,
 )
-from service.errors import explain_call, shown
+from service.conversation.sending import prepare
+from service.errors import InvalidRequestError, MessageError, RowRefusedError, explain_call, shown
 from service.ports.services import Summarizer
 from service.ports.stores import HistoryStore
 
@@ -33,10 +34,14 @@ class Conversation:
 
     Several tasks, and several objects for one conversation, lose nothing: a message gets its id
     when it is added, the store keeps one row per id, and loading adds what others stored. A
-    message that could not be stored is stored with the next flush. Summaries stay in memory: the
-    store keeps the messages themselves.
+    message that could not be stored is stored with the next flush. Of two messages with one id, the
+    second gets another, or is left out if it says the same. Messages that were pruned or erased in
+    the store go with the next load. Summaries stay in memory: the store keeps the messages
+    themselves.
 
     Raises:
+        MessageError: The store refuses a message, such as one with a value that JSON doesn't have.
+            The message is left out of the conversation, and all others are stored.
         StoreError: The store can't be read or written; messages and their ids are kept.
         TypeError: ``store`` is no store.
     """
@@ -99,10 +104,12 @@ class Conversation:
                 self.owner_key, self.conversation_id, max_rows=self._max_rows
             )
             rows = [read_stored(row) for row in reversed(page.rows)]
-            self._stamp()
+            loaded = {str(row["id"]) for row in rows}
+            gone = await self._find_gone(loaded)
+            self._remove(gone)
             merged = merge(self.manager.rows(self.conversation_id), rows, self._known)
             self.manager.replace_rows(merged, self.conversation_id)
-            self._known |= {str(row["id"]) for row in rows}
+            self._known = (self._known - gone) | loaded  # what is gone may be restored
 
     async def flush(self) -> None:
         """Store the messages that are not stored yet."""
@@ -112,11 +119,46 @@ class Conversation:
     async def _flush(self) -> None:
         self._stamp()
         rows = list(self._pending.values())
-        if rows:
-            await self._store.append(self.owner_key, rows, conversation_id=self.conversation_id)
+        refused = await self._append(rows) if rows else {}
+        self._remove(refused)
         for row in rows:  # others may have been added in the meantime
             self._known.add(str(row["id"]))
             del self._pending[str(row["id"])]
+        self._known -= refused.keys()
+        if refused:
+            raise MessageError("; ".join(refused.values()))
+
+    async def _append(self, rows: Sequence[Row]) -> dict[str, str]:
+        """Store rows; returns what is wrong with those that the store refuses, by their ids."""
+        try:
+            await self._store.append(self.owner_key, rows, conversation_id=self.conversation_id)
+        except (InvalidRequestError, RowRefusedError) as error:
+            if str(error).startswith(("/owner_key", "/conversation_id")):
+                raise
+            if len(rows) > 1:
+                half = len(rows) // 2
+                return await self._append(rows[:half]) | await self._append(rows[half:])
+            (row,) = rows
+            reason = str(error).removeprefix("/0").lstrip("/: ")
+            text = f"the store refuses the message {shown(row['content'])}, which is left out"
+            return {str(row["id"]): f"{text}: {reason}"}
+        return {}
+
+    async def _find_gone(self, loaded: Collection[str]) -> set[str]:
+        """Return the ids of stored messages that the store doesn't show any more."""
+        rows = self.manager.rows(self.conversation_id)
+        older = {str(row.get("id")) for row in rows} & self._known - set(loaded)
+        if not older:
+            return set()
+        shown_rows = await self._store.rows(self.owner_key, [*older], pruned=False)
+        return older - {str(row["id"]) for row in shown_rows}
+
+    def _remove(self, ids: Collection[str]) -> None:
+        """Stamp new messages, and remove those with these ids from the conversation."""
+        self._stamp()
+        rows = self.manager.rows(self.conversation_id)
+        kept = (row for row in rows if row.get("id") not in ids)
+        self.manager.replace_rows(kept, self.conversation_id)
 
     async def build_messages(self) -> list[dict[str, Any]]:
         """Return the messages for the next call, including those that others stored."""
@@ -135,13 +177,23 @@ class Conversation:
     def _stamp(self) -> None:
         """Give new messages an id, a time, and the form of stored rows; but not summaries."""
         now = datetime.now(UTC)
-        rows = list(self.manager.rows(self.conversation_id))
-        for index, row in enumerate(rows):
+        stamped: dict[object, Row] = {}
+        for row in self.manager.rows(self.conversation_id):
             given = row.get("id")
-            id_ = f"msg_{uuid4().hex}" if given in (None, "") else str(given)
-            if not (is_summary(row) or id_ in self._known or id_ in self._pending):
-                rows[index] = self._pending[id_] = to_stored(row, id_, now)
-        self.manager.replace_rows(rows, self.conversation_id)
+            id_ = _new_id() if given in (None, "") else fix_surrogates(str(given))
+            same = stamped.get(id_)
+            if is_summary(row):
+                stamped[id(row)] = row
+            elif same is None and (id_ in self._known or id_ in self._pending):
+                stamped[id_] = row
+            elif same is None or prepare(same) != prepare(row):
+                id_ = id_ if same is None else _new_id()
+                stamped[id_] = self._pending[id_] = to_stored(row, id_, now)
+        self.manager.replace_rows(stamped.values(), self.conversation_id)
+
+
+def _new_id() -> str:
+    return f"msg_{uuid4().hex}"
 
 
 def merge(current: Sequence[Row], stored: Sequence[Row], known: Collection[object]) -> list[Row]:

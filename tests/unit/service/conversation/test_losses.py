@@ -36,7 +36,7 @@ def warnings(*rows: Said, **options: Any) -> list[str]:
     [
         [calls("1", "2"), result("2"), result("1"), calls("3")],
         [calls("1"), {"role": "tool", "toolcall_id": "1", "content": "x"}],
-        [calls("1"), said("user", "Go on."), said("assistant", "")],
+        [calls("1"), said("user", "Go on.")],
         [calls("1"), result("1", CANCELLED), said("user", "And?"), result("1")],
         [uses("1", "2"), results("1"), results("2", text="And?"), uses("1"), results("1")],
         [parts("model", function_call()), parts("user", response())],
@@ -45,6 +45,19 @@ def warnings(*rows: Said, **options: Any) -> list[str]:
 def test_what_is_sent_is_no_loss(rows: list[Said]) -> None:
     """Even if it had to be repaired."""
     assert warnings(*rows) == []
+
+
+@pytest.mark.parametrize("content", ["", " ", None, [], [{"type": "text", "text": ""}]])
+@pytest.mark.parametrize("role", ["user", "assistant", "system"])
+def test_an_empty_message_is_named(role: str, content: object) -> None:
+    """It stays in the conversation, and no API accepts it."""
+    assert warnings(said(role, content)) == ["messages[1] is empty, so it is left out"]
+
+
+def test_a_message_with_more_than_text_is_not_empty() -> None:
+    """Such as a refusal, or a result that is empty."""
+    refusal = {**said("assistant", None), "refusal": "No."}
+    assert warnings(refusal, calls("1"), result("1", "")) == []
 
 
 def test_a_result_that_no_call_waits_for_is_named() -> None:

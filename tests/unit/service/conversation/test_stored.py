@@ -14,7 +14,7 @@ from service.conversation.manager import ContextManager
 from service.conversation.messages import SUMMARY, is_summary, with_mark
 from service.conversation.sending import prepare
 from service.conversation.stored import Conversation, merge, read_stored, to_stored
-from service.errors import StoreError
+from service.errors import InvalidRequestError, MessageError, RowRefusedError, StoreError
 from tests.support import NOW
 from tests.unit.service.conversation.managing import (
     MOMENT,
@@ -177,6 +177,133 @@ async def test_a_message_with_the_id_0_keeps_it() -> None:
     made, first = [each["id"] for each in (await store.recent("ann", "c1")).rows]
     assert first == "0"
     assert str(made).startswith("msg_")
+
+
+@pytest.mark.parametrize("added", [{"id": "x" * 300}, {"cost": float("nan")}, {"tags": {"a"}}])
+async def test_a_message_that_the_store_refuses_is_left_out(added: Row) -> None:
+    """The error names it, and all others are stored, in their order."""
+    store = Flaky()
+    conversation = talk(store)
+    conversation.add_user_message("a")
+    conversation.manager.add_message_dict({**said("user", "bad"), **added}, "c1")
+    conversation.add_user_message("b")
+    refused = r"the store refuses the message 'bad', which is left out: (id: a|cannot be w)"
+    with pytest.raises(MessageError, match=refused):
+        await conversation.build_messages()
+    conversation.add_user_message("c")
+    await conversation.build_messages()
+
+    assert await stored(store) == here(conversation) == ["a", "b", "c"]
+
+
+async def test_a_row_that_a_database_refuses_is_left_out() -> None:
+    """But nothing is, if the store fails before all others are stored."""
+
+    class Strict(Flaky):
+        async def append(
+            self, owner_key: str, messages: Sequence[Row], *, conversation_id: str | None = None
+        ) -> int:
+            if "bad" in contents(messages):
+                raise RowRefusedError("a constraint")
+            return await super().append(owner_key, messages, conversation_id=conversation_id)
+
+    store = Strict()
+    conversation = talk(store)
+    for text in ("bad", "a", "bad"):
+        conversation.add_user_message(text)
+    store.fails = True
+    with pytest.raises(StoreError, match="the connection broke"):
+        await conversation.flush()
+    assert here(conversation) == ["bad", "a", "bad"]
+    store.fails = False
+    with pytest.raises(MessageError, match=r"(.*'bad', which is left out: a constraint){2}$"):
+        await conversation.flush()
+    assert await stored(store) == here(conversation) == ["a"]
+
+
+async def test_no_message_is_left_out_for_its_owner() -> None:
+    """An owner key that the store refuses is an error of the caller's, with every flush."""
+    conversation = Conversation(Flaky(), "", "c1", manager=manager())
+    conversation.add_user_message("a")
+    for _ in range(2):
+        with pytest.raises(InvalidRequestError, match="/owner_key: "):
+            await conversation.flush()
+    assert here(conversation) == ["a"]
+
+
+async def test_an_id_that_the_store_repairs_is_repaired_here() -> None:
+    """The message was in memory twice."""
+    store = Flaky()
+    conversation = talk(store)
+    conversation.manager.add_message_dict({**said("user", "a"), "id": "\ud83d"}, "c1")
+    await conversation.load()
+
+    assert await stored(store) == here(conversation) == ["a"]
+
+
+@pytest.mark.parametrize("flushed", [True, False])
+async def test_of_two_messages_with_one_id_both_stay(flushed: bool) -> None:
+    """The second gets an id of its own; one that says the same is the same message."""
+    store = Flaky()
+    conversation = talk(store)
+    for message in (said("user", "a"), said("assistant", "b"), said("user", "a")):
+        conversation.manager.add_message_dict({**message, "id": "x"}, "c1")
+        if flushed:
+            await conversation.flush()
+    await conversation.load()
+
+    assert await stored(store) == here(conversation) == ["a", "b"]
+    assert [row["id"] for row in conversation.manager.rows("c1")].count("x") == 1
+
+
+async def test_what_is_pruned_in_the_store_goes() -> None:
+    """Whoever said it, the others keep their order, and what is restored comes back."""
+    store = Flaky()
+    conversation, other = talk(store), talk(store)
+    for number in range(3):
+        conversation.add_user_message(f"{number}")
+    await conversation.flush()
+    await other.load()
+    pruned = [str(row["id"]) for row in other.manager.rows("c1")][:2]
+    await store.prune("ann", pruned)
+    conversation.add_user_message("3")
+    for each in (conversation, other):
+        await each.load()
+        assert here(each) == ["2", "3"]
+    await store.restore("ann", pruned[1:])
+    await other.load()
+    assert here(other) == ["1", "2", "3"]
+
+
+async def test_what_is_erased_in_the_store_goes() -> None:
+    """Only what isn't stored yet is left."""
+    store = Flaky()
+    conversation = talk(store)
+    conversation.add_user_message("a")
+    await conversation.flush()
+    await store.erase("ann")
+    conversation.add_user_message("b")
+    await conversation.load()
+    assert here(conversation) == ["b"]
+    await store.erase("ann")
+    assert await conversation.build_messages() == []
+
+
+async def test_what_is_older_than_the_page_goes_only_if_it_is_pruned() -> None:
+    """The newest rows may be others', and fill the page."""
+    store = Flaky()
+    conversation, other = talk(store, max_rows=2), talk(store)
+    for number in range(4):
+        conversation.add_user_message(f"{number}")
+        await conversation.flush()
+    await store.prune("ann", [str(conversation.manager.rows("c1")[1]["id"])])
+    await conversation.load()
+    assert here(conversation) == ["0", "2", "3"]
+    for text in ("4", "5"):
+        other.add_user_message(text)
+    await other.flush()
+    await conversation.load()
+    assert here(conversation) == ["0", "2", "3", "4", "5"]
 
 
 async def test_only_the_newest_rows_are_taken_in() -> None:
