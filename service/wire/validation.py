@@ -63,6 +63,8 @@ SYSTEM_KEYS: Final = (
 
 #: Fields that may be repeated in the content and its messages: name in the request, name there.
 _REPEATED: Final = {"owner_key": "owner_key", "run_id": "id"}
+#: The roles that an input can have.
+_HUMAN: Final = [name for name, role in ROLES.items() if role is Role.HUMAN]
 #: Keys of a request, its run and its messages whose values identify something.
 _IDS: Final = ("owner_key", "id", "run_id", "conversation_id")
 
@@ -148,8 +150,8 @@ def check_input(content: object, role: str, pointer: str) -> None:
         detail = "the current input must be a non-blank text"
         raise InvalidRequestError(detail, [Problem(pointer, detail)])
     if read_role(role) is not Role.HUMAN:
-        suggestion = did_you_mean(role, ROLES)
-        detail = f"the current input must be a human message, not {shown(role)}{suggestion}"
+        meant = did_you_mean(role, _HUMAN) or f"; use {' or '.join(_HUMAN)}"
+        detail = f"the current input must be a human message, not {shown(role)}{meant}"
         raise InvalidRequestError(detail, [Problem("/content/history/0/role", detail)])
 
 

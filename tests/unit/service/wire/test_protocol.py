@@ -458,6 +458,15 @@ def test_a_mistyped_role_of_the_input_is_distinguished_from_the_one_that_was_mea
     )
 
 
+def test_a_wrong_role_of_the_input_gets_the_roles_that_an_input_can_have() -> None:
+    """Another known role is wrong as well, so it isn't suggested."""
+    content = a_run(history=[{"role": "assistant", "content": "hi"}], id=None)
+
+    assert rejected(encoded(content=content)).problems[0].detail == (
+        "the current input must be a human message, not 'assistant'; use human or user"
+    )
+
+
 def test_null_options_are_absent_ones() -> None:
     """But for the limit of rows, where null says that there is none."""
     options = {"model": None, "layout": None, "strategy": None, "memory_limit": None}
