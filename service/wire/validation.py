@@ -220,25 +220,32 @@ def omit_derived(schema: dict[str, Any]) -> None:
     schema["required"] = [name for name in schema["required"] if name not in DERIVED]
 
 
-def invalid(error: ValidationError, known: Iterable[str] = ()) -> InvalidRequestError:
+def invalid(
+    error: ValidationError,
+    known: Iterable[str] = (),
+    derived_from: Mapping[str, object] | None = None,
+) -> InvalidRequestError:
     """Return a validation error of pydantic as an error of ours, with JSON pointers.
 
-    ``known`` are the keys among which one for an unknown key is suggested.
+    ``known`` are the keys among which one for an unknown key is suggested. ``derived_from`` is the
+    request as it was sent, if ids were derived from it.
     """
     problems = [
-        Problem(_pointer_of(detail["loc"]), _detail_of(detail, known)) for detail in error.errors()
+        Problem(_pointer_of(detail["loc"], derived_from), _detail_of(detail, known))
+        for detail in error.errors()
     ]
+    problems = [*dict.fromkeys(problems)]  # a derived id repeats the error of its source
     first = problems[0]
     return InvalidRequestError(f"{first.pointer or 'the request'}: {first.detail}", problems)
 
 
 @contextmanager
-def invalid_errors() -> Iterator[None]:
+def invalid_errors(derived_from: Mapping[str, object] | None = None) -> Iterator[None]:
     """Raise what the validation of an object raises as `InvalidRequestError`."""
     try:
         yield
     except ValidationError as error:
-        raise invalid(error) from error
+        raise invalid(error, derived_from=derived_from) from error
     except (TypeError, ValueError, RecursionError) as error:  # an object that isn't JSON
         raise InvalidRequestError(f"not JSON: {error}") from error
 
@@ -307,8 +314,11 @@ def _explain_slip(name: str, given: object) -> str:
     return ""
 
 
-def _pointer_of(location: tuple[int | str, ...]) -> str:
+def _pointer_of(location: tuple[int | str, ...], derived_from: Mapping[str, object] | None) -> str:
     """Return a JSON pointer; pydantic's name of the content's form is not part of it."""
+    if location == ("run_id",) and derived_from and not derived_from.get("run_id"):
+        in_run = as_mapping(derived_from.get("content")).get("id")
+        return "/content/id" if in_run else "/content/history/0/run_id"
     has_form = location[:2] in (("content", "short"), ("content", "run"))
     steps = location[:1] + location[2:] if has_form else location
     return "".join(f"/{escape_key(str(step))}" for step in steps)

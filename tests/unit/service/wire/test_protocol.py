@@ -52,6 +52,9 @@ def a_run(**fields: Any) -> dict[str, Any]:
     return {"id": "r", "owner_key": "o", "history": [message], **fields}
 
 
+_FIRST_RUN_ID = "/content/history/0/run_id"
+
+
 def test_topics_have_the_names_of_the_source_system() -> None:
     """Orchestrators of the source system find their topics."""
     assert Topics.CONTEXT_BUILD_REQUEST.value == "context.build.request"
@@ -465,6 +468,25 @@ def test_a_wrong_role_of_the_input_gets_the_roles_that_an_input_can_have() -> No
     assert rejected(encoded(content=content)).problems[0].detail == (
         "the current input must be a human message, not 'assistant'; use human or user"
     )
+
+
+@pytest.mark.parametrize(
+    ("content", "pointer"),
+    [
+        (a_run(id="r" * 300, history=[{"content": "hi"}]), "/content/id"),
+        (a_run(id=5, history=[{"content": "hi"}]), "/content/id"),
+        (a_run(id=None, history=[{"content": "hi", "run_id": "r" * 300}]), _FIRST_RUN_ID),
+        (a_run(id=None, history=[{"content": "hi", "run_id": ["a"]}]), _FIRST_RUN_ID),
+    ],
+)
+def test_an_error_in_the_id_of_the_run_has_the_place_where_it_was_sent(
+    content: dict[str, Any], pointer: str
+) -> None:
+    """Once each: a sender finds no error at a key that it didn't write."""
+    (in_content,) = rejected(encoded(content=content)).problems
+    (beside,) = rejected(encoded(run_id="r" * 300)).problems
+
+    assert (in_content.pointer, beside.pointer) == (pointer, "/run_id")
 
 
 def test_null_options_are_absent_ones() -> None:
