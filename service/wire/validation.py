@@ -289,13 +289,16 @@ def _detail_of(detail: ErrorDetails, known: Iterable[str]) -> str:
         message += not_among(detail["input"], message)
     if detail["type"] == "missing":
         message = f"is required{_explain_slip(str(last[0]), detail['input'])}"
-    elif detail["loc"] in {("content", "run"), ("content", "short")}:
+    elif detail["type"] in _NO_OBJECT:
         message = "must be an object"
     if _OF_INPUT.isdisjoint(last):
         return message
     meant = f"a recall goes to {RECALL_PLACE}" if is_recall(detail["input"]) else INPUT_KEYS
     return f"{message}; {meant}"
 
+
+#: Types of errors whose messages name classes of Python.
+_NO_OBJECT: Final = frozenset({"dict_type", "model_type"})
 
 #: Steps to what a content has to have, and to the content in either form.
 _OF_INPUT: Final = frozenset({"history", "current_input", "run", "short"})

@@ -489,6 +489,24 @@ def test_an_error_in_the_id_of_the_run_has_the_place_where_it_was_sent(
     assert (in_content.pointer, beside.pointer) == (pointer, "/run_id")
 
 
+@pytest.mark.parametrize(
+    ("content", "pointer"),
+    [
+        (a_run(history=[{"content": "hi"}, 3]), "/content/history/1"),
+        (a_run(metadata=3), "/content/metadata"),
+        (a_run(metadata={"user_profile": 3}), "/content/metadata/user_profile"),
+        ({"current_input": "hi", "context": 3}, "/content/context"),
+        (3, "/content"),
+    ],
+)
+def test_what_must_be_an_object_is_called_so(content: object, pointer: str) -> None:
+    """A client of another language knows neither dictionaries nor classes."""
+    (problem,) = rejected(encoded(content=content)).problems
+
+    assert problem.pointer == pointer
+    assert problem.detail.partition(";")[0] == "must be an object"
+
+
 def test_null_options_are_absent_ones() -> None:
     """But for the limit of rows, where null says that there is none."""
     options = {"model": None, "layout": None, "strategy": None, "memory_limit": None}
