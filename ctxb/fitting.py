@@ -117,6 +117,7 @@ def fit(
         BudgetExceededError: What is always kept exceeds ``max_tokens``; the error has the sizes.
         ValueError: ``max_tokens`` or the strategy can't be used.
         TypeError: Another argument isn't of its type.
+        ConfigError: The strategy returned no `Fit`.
     """
     check_count("max_tokens", max_tokens, least=1)
     _check_text("model", model)

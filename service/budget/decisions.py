@@ -54,6 +54,7 @@ REASONS: Final = {
     "no_room": "it is too long for the tokens that others left",
     "recalled": "it is relevant to the current input, so it is among the recalled messages",
     "repeated": "another message that is shown says the same",
+    "not_chosen": "its strategy left it out and gave no reason",
     "too_large": "it does not fit into the tokens that history may use, not even shortened",
     "no_opening": "it answers a message that did not fit, and APIs want a user's message before it",
     "insufficient": "the strategy kept more than the budget holds, so the oldest went",
@@ -195,10 +196,12 @@ class FittedBlock:
             return self.recall.decisions
         decisions = [*chain.from_iterable(map(self._on_omission, self.original.omissions))]
         minimum_budgets = self.minimum_budgets()
+        chosen = {group.index for group in self.fit.kept}
         for group in self.groups:
             sent = self.sent.get(group.index)
             if sent is None:
-                decisions += self._on_dropped(group, minimum_budgets.get(group.index))
+                default = "too_large" if group.index in chosen else "not_chosen"
+                decisions += self._on_dropped(group, default, minimum_budgets.get(group.index))
             else:
                 own = self.fit.decisions.get(group.index)
                 score = own.score if own else None
@@ -221,11 +224,13 @@ class FittedBlock:
             else:
                 yield Decision(ids, tag, "dropped", reason)
 
-    def _on_dropped(self, group: Group, minimum_budget: int | None) -> Iterator[Decision]:
+    def _on_dropped(
+        self, group: Group, default: str, minimum_budget: int | None
+    ) -> Iterator[Decision]:
         own = self.fit.decisions.get(group.index)
         score = own.score if own else None
         outcome: Outcome = "dropped"
-        reason, tag = own.reason if own else "too_large", self.block.tag
+        reason, tag = own.reason if own else default, self.block.tag
         if self.fit.summary:
             outcome, reason = "summarized", "summarized"
         on_all = Decision((), tag, outcome, reason, group.tokens, score, minimum_budget)

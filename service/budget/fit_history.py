@@ -27,6 +27,7 @@ from service.budget.groups import (
     GroupDecision,
     Strategy,
     SummaryCandidate,
+    checked,
     cost,
     newest_that_fit,
     suffix_costs,
@@ -106,7 +107,7 @@ class _Fitting:
         room = self.room
         groups = [g if g.tokens_last <= room else g.limited_to(room) for g in self.groups]
         candidates = [SummaryCandidate(self._cost_of(f.entry), f) for f in self.block.forms]
-        choice = strategy.fit_with_summaries(groups, self.room, candidates)
+        choice = checked(strategy, strategy.fit_with_summaries(groups, room, candidates))
         fit = self._enforce_room(choice)
         sent = self.send(fit)
         if len(sent) == len(fit.kept):
@@ -115,7 +116,7 @@ class _Fitting:
             group.index: GroupDecision("too_large") for group in groups if not self._sent(group)
         }
         groups = [group for group in groups if group.index not in too_large]
-        choice = strategy.fit_with_summaries(groups, self.room, candidates)
+        choice = checked(strategy, strategy.fit_with_summaries(groups, room, candidates))
         fit = self._enforce_room(choice)
         # without a turn that an earlier build had, the block doesn't just grow at its end
         fit = replace(fit, decisions={**fit.decisions, **too_large}, stable_prefix=False)

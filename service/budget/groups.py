@@ -2,12 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
 from formatters.model import Message, SummaryForm
-from service.errors import shown
+from service.errors import ConfigError, shown
 
 
 class Group(NamedTuple):
@@ -192,6 +192,18 @@ def make_fit(groups: Sequence[Group], kept: Sequence[Group], budget: int, reason
         decisions=dict.fromkeys(dropped, GroupDecision(reason)),
         over_budget=cost(kept) > budget,
     )
+
+
+def checked(strategy: Strategy, fit: object) -> Fit:
+    """Return what a strategy returned, with what it keeps in order and once.
+
+    Raises `ConfigError` if that is no `Fit`, as a strategy of another package may return.
+    """
+    if not isinstance(fit, Fit):
+        name, found = getattr(strategy, "name", type(strategy).__name__), type(fit).__name__
+        raise ConfigError(f"the strategy {name} has to return what make_fit makes, not {found}")
+    kept = {group.index: group for group in fit.kept}
+    return replace(fit, kept=tuple([kept[index] for index in sorted(kept)]))
 
 
 def fit_by_score(

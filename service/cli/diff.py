@@ -34,6 +34,7 @@ from service.connect import check_exists
 from service.errors import InvalidRequestError, NotFoundError
 from service.wire.request import BuildRequest, decode_again, set_options
 from service.wire.response import BuildResponse
+from service.wire.validation import invalid, is_build
 
 TWICE: Final = "Give the option twice to compare two values; once applies to both builds."
 PAIR: Final = 2
@@ -133,7 +134,11 @@ def _read_build(settings: Settings, path: Path) -> ContentReport:
     try:
         content = BuildResponse.model_validate_json(read_bytes(path)).content
     except ValidationError as error:
-        raise InvalidRequestError(f"{path}: no response: {error.errors()[0]['msg']}") from error
+        first = invalid(error).problems[0]
+        is_request = any(is_build(detail["input"]) for detail in error.errors())
+        fix = "; pass a request with --request" if is_request else ""
+        problem = f"{first.pointer} {first.detail}".lstrip()
+        raise InvalidRequestError(f"{path}: no response: {problem}{fix}") from error
     if content.status == "error":
         raise InvalidRequestError(f"{path}: an error, no context: {content.error.detail}")
     return report_content(content, full=True)

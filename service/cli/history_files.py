@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
 import typer
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError
+from pydantic import BaseModel, BeforeValidator, ValidationError
 
 from formatters.model import ChatMessage, Role, Row, ToolCall
 from formatters.native import CHAT_ROLES
@@ -95,6 +95,7 @@ def read_history(
                 instructions += 1
                 continue
             role = _role(given)
+            _check_time(given)
             if form == "openai":
                 given = _row_of_message(given, role)
             row = _checked_row(given, owner_key, conversation_id)
@@ -185,7 +186,7 @@ class _Row(BaseModel, strict=True):
     run_id: Id | None = None
     role: str
     content: str | list[Any] | None = None
-    timestamp: Annotated[Any, AfterValidator(check_time)] = None
+    timestamp: Any = None  # `_check_time` names it as the file does
     metadata: dict[str, Any] | None = None
     conversation_id: Id | None = None
 
@@ -240,9 +241,21 @@ def _call_fields(message: Mapping[str, object]) -> dict[str, object]:
 
 def _with_time(message: Mapping[str, object]) -> dict[str, Any]:
     """Return a message with its time, if it has one, where and as rows have it."""
-    time = message.get("timestamp")
-    time = _timestamp(message.get("created_at") if time is None else time)
+    time = _timestamp(message.get(_time_key(message)))
     return {**message, **({} if time is None else {"timestamp": time})}
+
+
+def _check_time(message: Mapping[str, object]) -> None:
+    """Raise `InvalidRequestError` if a message has a time that cannot be read."""
+    key = _time_key(message)
+    try:
+        check_time(_timestamp(message.get(key)))
+    except ValueError as error:
+        raise InvalidRequestError(f"{_unusable(key, message)}; write ISO 8601") from error
+
+
+def _time_key(message: Mapping[str, object]) -> str:
+    return "created_at" if message.get("timestamp") is None else "timestamp"
 
 
 def _timestamp(value: object) -> object:

@@ -103,9 +103,11 @@ class Injection(Section):
 
     #: The reminder's text.
     text: Text
-    #: Printed in each turn whose number is a multiple of this.
+    #: Printed in each turn whose number is a multiple of this. If a build doesn't read all rows,
+    #: the number is estimated.
     every_n_turns: Count | None = None
-    #: Printed in each turn whose history has at least this many tokens.
+    #: Printed if the rows that a build reads have at least this many tokens. `memory.limit` and the
+    #: budget limit these rows, so a high threshold may never be reached.
     on_token_threshold: Count | None = None
 
     @model_validator(mode="after")

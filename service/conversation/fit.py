@@ -193,7 +193,7 @@ class _Decider:
         score = own.score if own and index not in self._openers else None
         group = self._kept.get(index)
         if group is None and not item.is_instruction:
-            reason = self._dropped.get(index) or (own.reason if own else "too_large")
+            reason = self._dropped.get(index) or (own.reason if own else "not_chosen")
             return MessageDecision(position, "dropped", reason, tokens, score)
         if group and not group.cleared.isdisjoint(message.id for message in item.messages):
             return MessageDecision(position, "cleared", "result_cleared", tokens, score)

@@ -13,7 +13,7 @@ from typing_extensions import override
 from formatters.guard import GUARD
 from formatters.model import Row
 from service.budget.estimates import HeuristicTokenCounter
-from service.budget.groups import Fit, Group, Strategy, check_count, cost
+from service.budget.groups import Fit, Group, Strategy, check_count, checked, cost
 from service.budget.strategies.none import KeepAll
 from service.budget.strategies.tool_result_clearing import ToolResultClearing
 from service.budget.strategies.windows import SlidingWindow, SmartWindow, WindowSize
@@ -389,14 +389,11 @@ def _fit(strategy: Strategy, groups: Sequence[Group], budget: int) -> Fit:
 
 def fit_pinned(strategy: Strategy, groups: Sequence[Group], budget: int) -> Fit:
     """Return what a strategy keeps, always with the pinned groups: the user's newest message."""
-    fit = strategy.fit(groups, budget)
-    if not isinstance(fit, Fit):
-        name, found = type(strategy).__name__, type(fit).__name__
-        raise TypeError(f"{name}.fit has to return what make_fit makes, not {found}")
+    fit = checked(strategy, strategy.fit(groups, budget))
     pinned = [group for group in groups if group.pinned]
     kept = {group.index for group in fit.kept}
     if all(group.index in kept for group in pinned):
         return fit
     others = [group for group in groups if not group.pinned]
-    fit = strategy.fit(others, budget - cost(pinned))
+    fit = checked(strategy, strategy.fit(others, budget - cost(pinned)))
     return replace(fit, kept=tuple(sorted((*fit.kept, *pinned), key=attrgetter("index"))))

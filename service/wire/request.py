@@ -576,7 +576,7 @@ class BuildRequest(RequestFields):
         cls, data: object, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
     ) -> Self:
         context = info.context or {}
-        with invalid_errors():
+        with invalid_errors(as_mapping(data)):
             if not isinstance(data, dict):
                 return handler(data)
             check_version(data)

@@ -63,6 +63,8 @@ SYSTEM_KEYS: Final = (
 
 #: Fields that may be repeated in the content and its messages: name in the request, name there.
 _REPEATED: Final = {"owner_key": "owner_key", "run_id": "id"}
+#: The roles that an input can have.
+_HUMAN: Final = [name for name, role in ROLES.items() if role is Role.HUMAN]
 #: Keys of a request, its run and its messages whose values identify something.
 _IDS: Final = ("owner_key", "id", "run_id", "conversation_id")
 
@@ -148,8 +150,8 @@ def check_input(content: object, role: str, pointer: str) -> None:
         detail = "the current input must be a non-blank text"
         raise InvalidRequestError(detail, [Problem(pointer, detail)])
     if read_role(role) is not Role.HUMAN:
-        suggestion = did_you_mean(role, ROLES)
-        detail = f"the current input must be a human message, not {shown(role)}{suggestion}"
+        meant = did_you_mean(role, _HUMAN) or f"; use {' or '.join(_HUMAN)}"
+        detail = f"the current input must be a human message, not {shown(role)}{meant}"
         raise InvalidRequestError(detail, [Problem("/content/history/0/role", detail)])
 
 
@@ -218,25 +220,32 @@ def omit_derived(schema: dict[str, Any]) -> None:
     schema["required"] = [name for name in schema["required"] if name not in DERIVED]
 
 
-def invalid(error: ValidationError, known: Iterable[str] = ()) -> InvalidRequestError:
+def invalid(
+    error: ValidationError,
+    known: Iterable[str] = (),
+    derived_from: Mapping[str, object] | None = None,
+) -> InvalidRequestError:
     """Return a validation error of pydantic as an error of ours, with JSON pointers.
 
-    ``known`` are the keys among which one for an unknown key is suggested.
+    ``known`` are the keys among which one for an unknown key is suggested. ``derived_from`` is the
+    request as it was sent, if ids were derived from it.
     """
     problems = [
-        Problem(_pointer_of(detail["loc"]), _detail_of(detail, known)) for detail in error.errors()
+        Problem(_pointer_of(detail["loc"], derived_from), _detail_of(detail, known))
+        for detail in error.errors()
     ]
+    problems = [*dict.fromkeys(problems)]  # a derived id repeats the error of its source
     first = problems[0]
     return InvalidRequestError(f"{first.pointer or 'the request'}: {first.detail}", problems)
 
 
 @contextmanager
-def invalid_errors() -> Iterator[None]:
+def invalid_errors(derived_from: Mapping[str, object] | None = None) -> Iterator[None]:
     """Raise what the validation of an object raises as `InvalidRequestError`."""
     try:
         yield
     except ValidationError as error:
-        raise invalid(error) from error
+        raise invalid(error, derived_from=derived_from) from error
     except (TypeError, ValueError, RecursionError) as error:  # an object that isn't JSON
         raise InvalidRequestError(f"not JSON: {error}") from error
 
@@ -280,13 +289,16 @@ def _detail_of(detail: ErrorDetails, known: Iterable[str]) -> str:
         message += not_among(detail["input"], message)
     if detail["type"] == "missing":
         message = f"is required{_explain_slip(str(last[0]), detail['input'])}"
-    elif detail["loc"] in {("content", "run"), ("content", "short")}:
+    elif detail["type"] in _NO_OBJECT:
         message = "must be an object"
     if _OF_INPUT.isdisjoint(last):
         return message
     meant = f"a recall goes to {RECALL_PLACE}" if is_recall(detail["input"]) else INPUT_KEYS
     return f"{message}; {meant}"
 
+
+#: Types of errors whose messages name classes of Python.
+_NO_OBJECT: Final = frozenset({"dict_type", "model_type"})
 
 #: Steps to what a content has to have, and to the content in either form.
 _OF_INPUT: Final = frozenset({"history", "current_input", "run", "short"})
@@ -305,8 +317,11 @@ def _explain_slip(name: str, given: object) -> str:
     return ""
 
 
-def _pointer_of(location: tuple[int | str, ...]) -> str:
+def _pointer_of(location: tuple[int | str, ...], derived_from: Mapping[str, object] | None) -> str:
     """Return a JSON pointer; pydantic's name of the content's form is not part of it."""
+    if location == ("run_id",) and derived_from and not derived_from.get("run_id"):
+        in_run = as_mapping(derived_from.get("content")).get("id")
+        return "/content/id" if in_run else "/content/history/0/run_id"
     has_form = location[:2] in (("content", "short"), ("content", "run"))
     steps = location[:1] + location[2:] if has_form else location
     return "".join(f"/{escape_key(str(step))}" for step in steps)

@@ -4,7 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from service.budget.groups import Fit, Group, StableBudget, Strategy, SummaryCandidate, cost
+from service.budget.groups import (
+    Fit,
+    Group,
+    StableBudget,
+    Strategy,
+    SummaryCandidate,
+    checked,
+    cost,
+)
 from service.budget.strategies.oldest_first import OldestFirst
 from service.budget.strategies.tool_result_clearing import ToolResultClearing
 
@@ -53,7 +61,7 @@ class Composite(Strategy):
             # what fits may still have a past of which only summaries are left
             if cost(result.kept) <= budget and not strategy.uses_summaries:
                 continue
-            fit = strategy.fit_with_summaries(result.kept, budget, candidates)
+            fit = checked(strategy, strategy.fit_with_summaries(result.kept, budget, candidates))
             keeps_start = fit.stable_prefix or len(fit.kept) == len(result.kept)
             result = Fit(
                 kept=fit.kept,

@@ -129,9 +129,10 @@ def test_what_is_left_out_saves_its_tokens() -> None:
 
 
 def test_the_decision_of_the_strategy_is_the_reason() -> None:
-    """With its score; without a decision a group was too large."""
-    fit = Fit(kept=(), decisions={0: GroupDecision(reason="score", score=0.5)})
-    first, second, _ = outcome(fit=fit).decisions
+    """With its score; without a decision a group was not chosen, or was too large to send."""
+    fit = Fit(kept=(GROUPS[2],), decisions={0: GroupDecision(reason="score", score=0.5)})
+    first, second, third = outcome(fit=fit).decisions
 
     assert (first.reason, first.score) == ("score", 0.5)
-    assert (second.reason, second.score) == ("too_large", None)
+    assert (second.reason, second.score) == ("not_chosen", None)
+    assert third.reason == "too_large"

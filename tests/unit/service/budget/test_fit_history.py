@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import pytest
@@ -8,10 +8,12 @@ from formatters.native import CLEARED
 from service.budget.decisions import FittedBlock
 from service.budget.fit_history import MIN_CHARS, fit_history, placeholder_only
 from service.budget.groups import Fit, Group, GroupDecision, Strategy
+from service.budget.strategies.composite import Composite
 from service.budget.strategies.middle_out import MiddleOut
 from service.budget.strategies.oldest_first import OldestFirst
 from service.budget.strategies.tool_result_clearing import ToolResultClearing
 from service.budget.strategies.windows import CountSummary, SlidingWindow, SmartWindow, WindowSize
+from service.errors import ConfigError
 from tests.unit.service.budget.natives import called, history, said
 
 #: With `len` for a count, what a block of one-digit rows costs next to its entries.
@@ -198,7 +200,7 @@ def test_the_hard_cut_leaves_scores_as_they_are() -> None:
 
 
 def test_a_strategy_that_gives_no_reason() -> None:
-    """A group that goes without a word was too large."""
+    """Nothing else is said of a group that goes without a word."""
 
     class Mute(Keep):
         def fit(self, groups: Sequence[Group], budget: int) -> Fit:
@@ -206,7 +208,37 @@ def test_a_strategy_that_gives_no_reason() -> None:
 
     fitted = fit_history(memory(turn("a", 30), turn("b", 30)), Mute((1,)), REST + 40, len)
 
-    assert fates(fitted)[0] == ("a", "dropped", "too_large", 31)
+    assert fates(fitted)[0] == ("a", "dropped", "not_chosen", 31)
+
+
+@dataclass(frozen=True)
+class Returning(Strategy):
+    """A strategy of another package, which returns what it likes."""
+
+    make: Callable[[Sequence[Group]], object]
+    name: str = "returning"
+    reads_all: bool = True
+
+    def fit(self, groups: Sequence[Group], budget: int) -> Fit:
+        """Return something."""
+        return self.make(groups)  # type: ignore[return-value] # as untyped code may
+
+
+def test_what_a_strategy_keeps_is_sent_in_order_and_once() -> None:
+    """Whatever order and number the strategy gives it."""
+    strategy = Returning(lambda groups: Fit(kept=(*reversed(groups), groups[0])))
+    fitted = fit_history(memory(turn("a", 30), turn("b", 30)), strategy, REST + 100, len)
+
+    assert fates(fitted) == [("a", "kept", "fits", 31), ("b", "kept", "fits", 31)]
+    assert fitted.block.text.index("[a]") < fitted.block.text.index("[b]")
+
+
+@pytest.mark.parametrize("wrap", [lambda own: own, lambda own: Composite(strategies=(own,))])
+def test_a_strategy_that_returns_no_fit_is_named(wrap: Callable[[Strategy], Strategy]) -> None:
+    """Also if it is one of several."""
+    strategy = wrap(Returning(list))
+    with pytest.raises(ConfigError, match=r"^the strategy returning has to return .+, not list$"):
+        fit_history(memory(turn("a", 30), turn("b", 30)), strategy, REST + 40, len)
 
 
 def test_the_heading_is_priced_at_its_dearest() -> None:

@@ -136,7 +136,18 @@ def test_only_contexts_can_be_compared(ctxb: Ctxb) -> None:
     Path("x.json").write_text("{}")
     result = ctxb("diff", "x.json", good)
     assert result.exit_code == Exit.FAILED
-    assert "x.json: no response" in result.stderr
+    assert "x.json: no response: /id is required\n" in result.stderr
+
+
+@pytest.mark.parametrize("content", [{"current_input": "hi"}, {"history": [{"content": "hi"}]}])
+def test_a_request_in_place_of_a_response_is_told_its_option(
+    content: dict[str, object], ctxb: Ctxb
+) -> None:
+    """Of a file that is neither, the error names what is missing."""
+    Path("r.json").write_text(json.dumps({"id": "q", "owner_key": "o", "content": content}))
+    result = ctxb("diff", "r.json", "r.json")
+    assert result.exit_code == Exit.FAILED
+    assert "no response: /run_id is required; pass a request with --request\n" in result.stderr
 
 
 def test_tools_and_warnings_are_compared(ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch) -> None:

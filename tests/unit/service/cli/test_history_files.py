@@ -114,7 +114,7 @@ def test_times_that_cannot_be_read_are_refused(form: Form, key: str) -> None:
     message = {"role": "user", "content": "a", key: "12/10/2025"}
     (problem,) = read_history(_lines({"role": "user", "content": "b"}, message), form).problems
     assert problem.startswith("line 2")
-    assert problem.endswith('timestamp: "12/10/2025" cannot be used')
+    assert problem.endswith(f'{key}: "12/10/2025" cannot be used; write ISO 8601')
 
 
 @pytest.mark.parametrize("form", ["jsonl", "openai"])

@@ -1,18 +1,19 @@
 """What fits of a list is valid for its API, and each message has its outcome."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from formatters.model import Row
 from formatters.native import CLEARED
-from service.budget.groups import Strategy
+from service.budget.groups import Fit, Group, Strategy
 from service.budget.strategies.none import KeepAll
 from service.budget.strategies.oldest_first import OldestFirst
 from service.budget.strategies.tool_result_clearing import ToolResultClearing
 from service.budget.strategies.windows import SmartWindow
 from service.conversation.fit import FittedRows, fit_rows
-from service.errors import BudgetExceededError
+from service.errors import BudgetExceededError, ConfigError
 
 #: Each message is 4 tokens by convention, and 1 for each word.
 ASKED = {"role": "user", "content": "When does it leave?"}
@@ -169,6 +170,30 @@ def test_what_a_strategy_keeps_beyond_the_budget_goes() -> None:
 
     assert found.rows == [system, ASKED, ASKED]
     assert outcomes(found)[0] == outcomes(found)[2] == ("dropped", "insufficient")
+
+
+def test_a_strategy_that_returns_no_fit_is_named() -> None:
+    """As builds do."""
+
+    class Lists(KeepAll):
+        def fit(self, groups: Sequence[Group], budget: int) -> Fit:
+            return list(groups)  # type: ignore[return-value] # as untyped code may
+
+    with pytest.raises(ConfigError, match=r"the strategy none has to return .+, not list"):
+        fitted([ASKED], 100, Lists())
+
+
+def test_what_a_strategy_left_out_without_a_reason_is_not_called_too_large() -> None:
+    """The strategy is another package's, and gave none."""
+
+    class Mute(KeepAll):
+        def fit(self, groups: Sequence[Group], budget: int) -> Fit:
+            return Fit(kept=tuple(groups[2:]))
+
+    answer = {"role": "assistant", "content": "At eight."}
+    found = fitted([ASKED, answer, ASKED, answer, ASKED], 100, Mute())
+
+    assert outcomes(found)[:2] == [("dropped", "not_chosen")] * 2
 
 
 def says(role: str, *parts: str | dict[str, Any]) -> dict[str, Any]:

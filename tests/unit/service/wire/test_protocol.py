@@ -52,6 +52,9 @@ def a_run(**fields: Any) -> dict[str, Any]:
     return {"id": "r", "owner_key": "o", "history": [message], **fields}
 
 
+_FIRST_RUN_ID = "/content/history/0/run_id"
+
+
 def test_topics_have_the_names_of_the_source_system() -> None:
     """Orchestrators of the source system find their topics."""
     assert Topics.CONTEXT_BUILD_REQUEST.value == "context.build.request"
@@ -456,6 +459,52 @@ def test_a_mistyped_role_of_the_input_is_distinguished_from_the_one_that_was_mea
     assert rejected(encoded(content=content)).problems[0].detail == (
         "the current input must be a human message, not 'humen'; did you mean human?"
     )
+
+
+def test_a_wrong_role_of_the_input_gets_the_roles_that_an_input_can_have() -> None:
+    """Another known role is wrong as well, so it isn't suggested."""
+    content = a_run(history=[{"role": "assistant", "content": "hi"}], id=None)
+
+    assert rejected(encoded(content=content)).problems[0].detail == (
+        "the current input must be a human message, not 'assistant'; use human or user"
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "pointer"),
+    [
+        (a_run(id="r" * 300, history=[{"content": "hi"}]), "/content/id"),
+        (a_run(id=5, history=[{"content": "hi"}]), "/content/id"),
+        (a_run(id=None, history=[{"content": "hi", "run_id": "r" * 300}]), _FIRST_RUN_ID),
+        (a_run(id=None, history=[{"content": "hi", "run_id": ["a"]}]), _FIRST_RUN_ID),
+    ],
+)
+def test_an_error_in_the_id_of_the_run_has_the_place_where_it_was_sent(
+    content: dict[str, Any], pointer: str
+) -> None:
+    """Once each: a sender finds no error at a key that it didn't write."""
+    (in_content,) = rejected(encoded(content=content)).problems
+    (beside,) = rejected(encoded(run_id="r" * 300)).problems
+
+    assert (in_content.pointer, beside.pointer) == (pointer, "/run_id")
+
+
+@pytest.mark.parametrize(
+    ("content", "pointer"),
+    [
+        (a_run(history=[{"content": "hi"}, 3]), "/content/history/1"),
+        (a_run(metadata=3), "/content/metadata"),
+        (a_run(metadata={"user_profile": 3}), "/content/metadata/user_profile"),
+        ({"current_input": "hi", "context": 3}, "/content/context"),
+        (3, "/content"),
+    ],
+)
+def test_what_must_be_an_object_is_called_so(content: object, pointer: str) -> None:
+    """A client of another language knows neither dictionaries nor classes."""
+    (problem,) = rejected(encoded(content=content)).problems
+
+    assert problem.pointer == pointer
+    assert problem.detail.partition(";")[0] == "must be an object"
 
 
 def test_null_options_are_absent_ones() -> None:
