@@ -631,9 +631,13 @@ class BuildRequest(RequestFields):
     def run_rows(self) -> list[dict[str, Any]]:
         """Return the messages after the input as rows, each with a unique id."""
         rows: dict[str, dict[str, Any]] = {}
+        given = {self.input_id, *(message.id for message in self.run.history)}
         for index, message in enumerate(self.run.history[1:], start=1):
-            taken = not message.id or message.id == self.input_id or message.id in rows
-            row_id = f"{self.input_id}.{index}" if taken else str(message.id)
+            row_id = str(message.id)
+            if not message.id or message.id == self.input_id or message.id in rows:
+                row_id = f"{self.input_id}.{index}"
+                while row_id in given:
+                    row_id += "_"
             rows[row_id] = {**message.model_dump(), "id": row_id}
         return list(rows.values())
 

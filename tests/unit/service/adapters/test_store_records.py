@@ -94,7 +94,7 @@ def test_keys_of_other_services_are_left_out() -> None:
     ("row", "error"),
     [
         ({"role": "usr", "content": "hi"}, r"^/0/role: 'usr' is unknown; did you mean user\?$"),
-        ({"role": "user", "contnt": "hi"}, "^/0: has no content, but 'contnt': write its text"),
+        ({"role": "user", "contents": "hi"}, "^/0: has no content, but 'contents': write its text"),
     ],
 )
 def test_a_misspelt_row_is_refused(row: dict[str, object], error: str) -> None:

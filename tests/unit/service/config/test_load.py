@@ -135,7 +135,7 @@ def test_unknown_arguments_are_answered_with_the_known_ones(problems: Problems) 
     """Also the one that isn't a setting."""
     (found,) = problems(config="x")
     assert found.startswith("argument config: unknown key; arguments are path, preset, guard, ")
-    (found,) = problems(preset="recal")
+    (found,) = problems(preset="recalls")
     assert found.startswith("argument preset: ")
 
 

@@ -131,6 +131,24 @@ def test_the_run_so_far_is_rows_with_ids() -> None:
     assert third["metadata"] == {"provider_parts": parts}
 
 
+def test_no_message_of_a_run_replaces_another() -> None:
+    """A derived id differs from those that the sender gave, which may have been derived before."""
+    history = [
+        {"id": "q", "content": "hi"},
+        {"id": "q.2", "role": "AI", "content": "first"},
+        {"role": "AI", "content": "second"},
+        {"id": "q.2_", "role": "AI", "content": "third"},
+    ]
+    request = decode(encoded(id="msg_1", content={"history": history}))
+
+    assert [(row["id"], row["content"]) for row in request.run_rows] == [
+        ("q.2", "first"),
+        ("q.2__", "second"),
+        ("q.2_", "third"),
+    ]
+    assert request.derived_ids == {"q.2__"}
+
+
 def test_the_run_of_a_request_is_found_where_it_is_named_once() -> None:
     """A run id in the content or in the input's row names the whole request's run."""
     assert decode(encoded(content=a_run())).run_id == "r"
