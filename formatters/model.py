@@ -382,6 +382,8 @@ class Entry:
     volatile: bool = False
     #: Return the same entry with at most n characters per message.
     shorten: Callable[[int], "Entry"] | None = None
+    #: Of a turn in one text: return its last n answers, with the results of their calls.
+    latest: Callable[[int], "Entry"] | None = None
     #: Characters of its longest message: the n from which ``shorten`` changes nothing.
     longest: int = 0
     #: The day line above it, which neighbours of the same day share.

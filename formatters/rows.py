@@ -400,7 +400,7 @@ def _make_turn(messages: tuple[Message, ...]) -> Turn:
         return turn
     turn = Turn(messages, _rows(messages), None if made is None else {})
     if any(message.role is Role.TOOL for message in messages):
-        turn = _without_orphans(turn)
+        turn = without_orphans(turn)
     if made is not None:
         made[Turn] = turn
     return turn
@@ -457,7 +457,7 @@ def _results_by_caller(turn: Turn) -> dict[str, list[Message]]:
     return results
 
 
-def _without_orphans(turn: Turn) -> Turn:
+def without_orphans(turn: Turn) -> Turn:
     """Return a turn without the tool results whose call isn't in it."""
     callers = _callers(turn)
     kept = (m for m in turn.messages if m.role is not Role.TOOL or read_result_id(m) in callers)

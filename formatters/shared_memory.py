@@ -23,7 +23,13 @@ from formatters.model import (
     kept,
 )
 from formatters.printed import find_reasons, format_result, format_row
-from formatters.rows import grouped_history, read_rows, results_of_cut_runs, split_turn
+from formatters.rows import (
+    grouped_history,
+    read_rows,
+    results_of_cut_runs,
+    split_turn,
+    without_orphans,
+)
 from formatters.times import format_stamp
 
 HEADER: Final = f"[{Tag.SHARED_MEMORY} {COUNT_MARK}]\nRecent conversation memory:\n\n"
@@ -132,8 +138,21 @@ def _entry(turn: Turn, view: MemoryView, guard: Guard, cut: str = "message_chars
         reasons=reasons,
         # not of the turn, which keeps the entry
         shorten=partial(_shorten, turn.messages, turn.rows, view, guard),
+        latest=partial(_latest, turn.messages, turn.rows, view, guard),
         longest=longest,
     )
+
+
+def _latest(
+    messages: tuple[Message, ...],
+    rows: tuple[tuple[Message, ...], ...],
+    view: MemoryView,
+    guard: Guard,
+    number: int,
+) -> Entry:
+    answers = tuple([m for row in rows for m in row if m.role is not Role.HUMAN][-number:])
+    shown = tuple(m for m in messages if m in answers or m.role is Role.TOOL)
+    return _entry(without_orphans(Turn(shown, (answers,))), view, guard)
 
 
 def _shorten(

@@ -5,6 +5,7 @@ the highest scores first.
 """
 
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -32,7 +33,7 @@ from service.budget.decisions import (
 from service.budget.fit_history import fit_history
 from service.budget.groups import explain_ranking
 from service.budget.strategies.oldest_first import OldestFirst
-from service.budget.strategies.relevance import Relevance
+from service.budget.strategies.relevance import WHOLE_TURN_SHARE, Relevance
 
 #: Consecutive rows that don't fit, after which no more are tried.
 MAX_MISSES: Final = 100
@@ -78,6 +79,8 @@ def fit_recall(block: Block, request: RecallRequest, room: int, count: Count) ->
     tokens = room - fixed_tokens(newest, count)
     recent = request.strategy.recent(make_groups(newest, count), tokens)
     shown = tuple(entries[group.index] for group in recent.kept)
+    if len(shown) == 1 and not request.strategy.stable_prefix:
+        shown = (_latest_that_fit(shown[0], int(tokens * WHOLE_TURN_SHARE), count),)
     newest_turns = replace(block, entries=shown, moves=not recent.stable_prefix)
     fitted = fit_history(newest_turns, _NEWEST, room, count)
     return _with_recalled(block, fitted, request, room, count)
@@ -96,6 +99,18 @@ def _hidden_results(entry: Entry) -> set[str]:
     """Return the ids of the tool results of which a turn shows the call only."""
     hidden = (m.id for m in entry.messages if m.role is Role.TOOL and m.content.strip())
     return {id_ for id_ in hidden if entry.reasons.get(id_) == "call_only"}
+
+
+def _latest_that_fit(turn: Entry, room: int, count: Count) -> Entry:
+    """Return a turn if it fits, else its last answers that do, at least one."""
+    answers = sum(message.role is Role.AI for message in turn.messages)
+    if turn.latest is None or answers < 2 or last_tokens(turn, count) <= room:
+        return turn
+    latest = turn.latest
+    fitting = bisect_left(
+        range(2, answers), True, key=lambda number: last_tokens(latest(number), count) > room
+    )
+    return latest(1 + fitting)
 
 
 def _newest_entries(block: Block, room: int, count: Count) -> tuple[Entry, ...]:
