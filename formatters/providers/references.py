@@ -10,6 +10,7 @@ from typing import Final, TypeGuard
 from formatters.model import ChatMessage
 from formatters.providers.canonical import Canonical
 from formatters.providers.opaque import OpaqueParts, ReadPart, read_opaque_parts
+from formatters.rows import as_mapping
 
 #: Most characters of a made name, which all providers accept.
 MAX_CHARS: Final = 64
@@ -67,11 +68,13 @@ def resolve_references(
 
 
 def _read_unrepeated(chat: Canonical, read: ReadPart) -> Iterator[tuple[ChatMessage, OpaqueParts]]:
-    """Yield each message with the parts that it sends unchanged; none if it repeats a call's id."""
-    seen: set[str] = set()
+    """Yield each message with the parts that it sends unchanged; none if it repeats an id."""
+    seen: set[tuple[str, str]] = set()
     for message in chat.messages:
         opaque = read_opaque_parts(message, read)
-        ids = [part.id for part in opaque.calls if part.id is not None]
+        ids = [("call", part.id) for part in opaque.calls if part.id is not None]
+        items = map(as_mapping, opaque.items)
+        ids += [("part", str(item["id"])) for item in items if item.get("id")]
         if len({*ids} - seen) < len(ids):
             opaque = OpaqueParts()
         else:
