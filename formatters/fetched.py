@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from formatters.guard import GUARD, Guard, Place
 from formatters.handles import make_handle, preview, split_lines
 from formatters.model import Entry, Message, PreviewLimit, Role, ToolCall
+from formatters.names import clean_name
 from formatters.printed import dump_value
-from formatters.repair.matching import clean_name, match_results
+from formatters.repair.matching import match_results
 from formatters.rows import fix_surrogates
 from formatters.times import format_day
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from formatters.guard import GUARD, Guard, Place, one_line
 from formatters.model import MemoryView, Message, Role, ToolCall
-from formatters.repair.matching import clean_name
+from formatters.names import clean_name
 from formatters.rows import fix_surrogates, truncate
 
 

@@ -5,13 +5,13 @@ implementation), "Prompt caching", "Extended thinking" and "Errors" (prefill not
 Claude Platform documentation.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, cast
 
 from formatters.deferred import SEARCH_NAME, read_definitions
 from formatters.model import ChatMessage
+from formatters.names import NAME, fits
 from formatters.providers.alternation import ProviderMessage, alternate_roles
 from formatters.providers.canonical import (
     Canonical,
@@ -21,10 +21,7 @@ from formatters.providers.canonical import (
     read_parameters,
 )
 from formatters.providers.opaque import OpaqueParts, PartKind, ProviderPart
-from formatters.providers.references import References, fits, resolve_references
-
-#: Of tools and calls. Names may have 128 characters today; older models and clouds accept 64.
-_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+from formatters.providers.references import References, resolve_references
 
 _KINDS: Final[Mapping[str, PartKind]] = {
     **dict.fromkeys(("thinking", "redacted_thinking"), PartKind.THOUGHT),
@@ -55,7 +52,7 @@ def anthropic(chat: Canonical) -> JsonObject:
     tools called are declared, since the API requires it, and forbidden. The results of searches for
     deferred tools are references to these tools.
     """
-    references = resolve_references(chat, _NAME, _NAME, _read_part)
+    references = resolve_references(chat, NAME, NAME, _read_part)
     found = _read_found(chat)
     messages = [_convert(*message, references, found) for message in references.messages]
     opaque = [parts.items for _, parts in references.messages]
@@ -187,6 +184,6 @@ def _read_part(block: Mapping[str, object]) -> ProviderPart | None:
         known = _KINDS.get(str(kind))
         return ProviderPart(kind=known) if known else None
     id_, name = block.get("id"), block.get("name")
-    if not (fits(id_, _NAME) and fits(name, _NAME) and isinstance(block.get("input"), Mapping)):
+    if not (fits(id_, NAME) and fits(name, NAME) and isinstance(block.get("input"), Mapping)):
         return None
     return ProviderPart(kind=PartKind.CALL, id=id_, name=name)

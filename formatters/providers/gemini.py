@@ -11,12 +11,14 @@ from collections.abc import Iterator, Mapping
 from typing import Final, Literal
 
 from formatters.model import ChatMessage
+from formatters.names import fits
 from formatters.providers.alternation import ProviderMessage, alternate_roles
 from formatters.providers.canonical import Canonical, JsonObject, read_arguments, read_description
 from formatters.providers.opaque import OpaqueParts, PartKind, ProviderPart
-from formatters.providers.references import References, fits, resolve_references
+from formatters.providers.references import References, resolve_references
 
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+#: The API also accepts dots, which no tool has: `formatters.names` replaces them.
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 #: The API accepts any id; the limit only bounds what is stored.
 _ID: Final = re.compile(r".{1,256}", re.DOTALL)
 

@@ -4,17 +4,14 @@ Sources: "Create a model response", "Function calling", "Reasoning models" and "
 Responses API" in the OpenAI documentation. A reasoning item must be followed by its output.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 from formatters.model import ChatMessage
+from formatters.names import NAME, fits
 from formatters.providers.canonical import Canonical, JsonObject, read_description, read_parameters
 from formatters.providers.opaque import OpaqueParts, PartKind, ProviderPart
-from formatters.providers.references import References, fits, resolve_references
-
-#: Of tools and calls.
-_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+from formatters.providers.references import References, resolve_references
 
 _KINDS: Final[Mapping[str, PartKind]] = {
     "reasoning": PartKind.THOUGHT,
@@ -30,7 +27,7 @@ _KINDS: Final[Mapping[str, PartKind]] = {
 
 def openai_responses(chat: Canonical) -> JsonObject:
     """Return ``instructions``, ``input`` and ``tools`` of a Responses call."""
-    references = resolve_references(chat, _NAME, _NAME, _read_part)
+    references = resolve_references(chat, NAME, NAME, _read_part)
     body: JsonObject = {"instructions": chat.system} if chat.system.strip() else {}
     body["input"] = [
         item for message in references.messages for item in _convert(*message, references)
@@ -78,6 +75,6 @@ def _read_part(item: Mapping[str, object]) -> ProviderPart | None:
         known = _KINDS.get(str(kind))
         return ProviderPart(kind=known) if known else None
     call_id, name, text = item.get("call_id"), item.get("name"), item.get("arguments")
-    if not (fits(call_id, _NAME) and fits(name, _NAME) and isinstance(text, str)):
+    if not (fits(call_id, NAME) and fits(name, NAME) and isinstance(text, str)):
         return None
     return ProviderPart(kind=PartKind.CALL, id=call_id, name=name)

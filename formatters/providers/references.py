@@ -1,23 +1,14 @@
 """The names of tools and ids of calls in one request, in a form that the provider accepts."""
 
-import hashlib
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import count
-from typing import Final, TypeGuard
 
 from formatters.model import ChatMessage
+from formatters.names import clean_name, fit_names
 from formatters.providers.canonical import Canonical
 from formatters.providers.opaque import OpaqueParts, ReadPart, read_opaque_parts
-
-#: Most characters of a made name, which all providers accept.
-MAX_CHARS: Final = 64
-
-
-def fits(name: object, form: re.Pattern[str]) -> TypeGuard[str]:
-    """Return whether a name can be sent unchanged."""
-    return isinstance(name, str) and form.fullmatch(name) is not None
+from formatters.rows import as_mapping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +41,7 @@ def resolve_references(
     provider's own parts are read with ``read``.
     """
     calls = [call for message in chat.messages for call in message.tool_calls]
-    names = fit_names(
-        [*(str(function["name"]) for function in chat.tools), *(call.name for call in calls)],
-        name_form,
-    )
+    names = fit_names([str(function["name"]) for function in chat.tools], name_form)
     messages = tuple(_read_unrepeated(chat, read))
     references: dict[str, Reference] = {}
     for message, parts in messages:
@@ -62,16 +50,20 @@ def resolve_references(
     others = [call for call in calls if call.id not in references]
     ids = fit_names([str(call.id) for call in others], id_form, taken)
     for call in others:
-        references[str(call.id)] = Reference(id=ids[str(call.id)], name=names[call.name])
+        # an earlier call may have the name that its tool got
+        name = names.get(call.name) or clean_name(call.name, name_form)
+        references[str(call.id)] = Reference(id=ids[str(call.id)], name=name)
     return References(names=names, calls=references, messages=messages)
 
 
 def _read_unrepeated(chat: Canonical, read: ReadPart) -> Iterator[tuple[ChatMessage, OpaqueParts]]:
-    """Yield each message with the parts that it sends unchanged; none if it repeats a call's id."""
-    seen: set[str] = set()
+    """Yield each message with the parts that it sends unchanged; none if it repeats an id."""
+    seen: set[tuple[str, str]] = set()
     for message in chat.messages:
         opaque = read_opaque_parts(message, read)
-        ids = [part.id for part in opaque.calls if part.id is not None]
+        ids = [("call", part.id) for part in opaque.calls if part.id is not None]
+        items = map(as_mapping, opaque.items)
+        ids += [("part", str(item["id"])) for item in items if item.get("id")]
         if len({*ids} - seen) < len(ids):
             opaque = OpaqueParts()
         else:
@@ -88,38 +80,3 @@ def _pair_calls(message: ChatMessage, opaque: OpaqueParts) -> Iterator[tuple[str
     for index, call in enumerate(message.tool_calls):
         part = by_id[call.id] if same_ids else opaque.calls[index]
         yield str(call.id), Reference(id=part.id, name=part.name)
-
-
-def fit_names(
-    names: Iterable[str], form: re.Pattern[str], taken: Collection[str] = ()
-) -> dict[str, str]:
-    """Map each name to a unique name of the form that isn't ``taken``.
-
-    A name that fits stays unchanged. Any other is cut to valid characters and gets a hash of
-    itself, so that it is the same in the next request, whatever other names there are.
-    """
-    distinct = list(dict.fromkeys(names))
-    fitted = {name: name for name in distinct if fits(name, form) and name not in taken}
-    used = {*taken, *fitted}
-    for name in distinct:
-        if name not in fitted:
-            fitted[name] = next(made for made in _candidates(name) if made not in used)
-            used.add(fitted[name])
-    return fitted
-
-
-_INVALID: Final = re.compile(r"[^A-Za-z0-9_-]")
-_BAD_START: Final = re.compile(r"^(?![A-Za-z_])")
-#: Hexadecimal digits of the hash that makes a name unique.
-_DIGITS: Final = 8
-
-
-def _candidates(name: str) -> Iterator[str]:
-    stem = _BAD_START.sub("_", _INVALID.sub("_", name))[: MAX_CHARS - _DIGITS - 1]
-
-    def make(attempt: int) -> str:
-        text = f"{attempt}:{name}" if attempt else name
-        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-        return f"{stem}_{digest[:_DIGITS]}"
-
-    return map(make, count())

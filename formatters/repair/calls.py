@@ -8,11 +8,9 @@ from hashlib import sha256
 from typing import Final
 
 from formatters.model import Message, Role, ToolCall
-from formatters.repair.matching import clean_name, read_call_id
+from formatters.names import clean_name
+from formatters.repair.matching import read_call_id
 from formatters.rows import fix_surrogates
-
-#: A function name that OpenAI, Anthropic and Gemini all accept.
-_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 #: The longest call id that OpenAI accepts, and the hexadecimal digits of a generated one.
 _ID_CHARS: Final = 40
@@ -90,8 +88,8 @@ def _generate_id(message: Message, index: int, known: Collection[str]) -> str:
 def _repair_call(call: ToolCall) -> tuple[ToolCall, set[str]]:
     """Return a call with a valid name and with ``text``, and the reasons for changes."""
     reasons: set[str] = set()
-    if not _NAME.fullmatch(call.name):
-        call = replace(call, name=clean_name(call.name))
+    if (name := clean_name(call.name)) != call.name:
+        call = replace(call, name=name)
         reasons.add("name_mended")
     if call.text is None and (text := _dump(call.arguments)):
         call = replace(call, text=text)

@@ -1,12 +1,12 @@
 """Match tool results with the calls that they answer."""
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from formatters.model import Message, Role, ToolCall
+from formatters.names import clean_name
 
 #: The index of a message, and that of a call in it.
 CallPosition = tuple[int, int]
@@ -19,9 +19,6 @@ _ResultKey = Callable[[Message], _Key | None]
 #: The contents of placeholder results: of a call without a result, and of one still in flight.
 CANCELLED: Final = "(Cancelled: the tool gave no result.)"
 PENDING: Final = "(No result yet: the tool is still running.)"
-
-#: The longest name of a function that all APIs accept.
-_NAME_CHARS: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,11 +86,6 @@ def read_result_id(message: Message) -> str | None:
     """Return the id of the call that a result names; None if it is blank."""
     id_ = message.tool_call_id
     return id_ if id_ and id_.strip() else None
-
-
-def clean_name(name: str) -> str:
-    """Return the name of a function as all APIs accept it; it has no structure."""
-    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:_NAME_CHARS] or "unknown"
 
 
 def _match(

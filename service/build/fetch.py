@@ -44,7 +44,7 @@ from service.budget.strategies.relevance import Relevance
 from service.build.account import ShownRows
 from service.build.gather import Gathering, Sources
 from service.build.plan import Plan
-from service.build.text_search import find_in_lines, fold
+from service.build.text_search import find_in_lines, find_unfolded, fold
 from service.config.settings import MemorySettings, Settings
 from service.errors import HistoryUnavailableError, InvalidRequestError, Problem, StoreError, shown
 from service.observe.metrics import Metrics
@@ -608,10 +608,11 @@ class Fetching:
                 start = max((later or 0) - 1, around[1] + 1)
                 return _Match(entry, around, (start, final) if later else None)
         text, best = "".join(lines[hit.first - 1 : hit.last]), entry
+        begin, end = find_unfolded(text, hit)
         low, high = 0, len(text)
         while low <= high:
             margin = (low + high) // 2
-            chars = max(hit.start - margin, 0), min(hit.end + margin, len(text))
+            chars = max(begin - margin, 0), min(end + margin, len(text))
             entry = fetched(message, view, around, chars=chars)
             if not margin or last_tokens(entry, self._count) <= most:
                 best, low = entry, margin + 1

@@ -18,7 +18,7 @@ class Hit(NamedTuple):
     #: Its first and its last line, counted from 1.
     first: int
     last: int
-    #: Its characters in these lines, about.
+    #: Its characters in these lines as they are folded.
     start: int
     end: int
 
@@ -45,3 +45,13 @@ def find_in_lines(lines: Sequence[str], needles: Set[str]) -> list[Hit]:
             start = place - starts[first - 1]
             hits.append(Hit(first, last, start, start + len(needle)))
     return sorted(hits)
+
+
+def find_unfolded(text: str, hit: Hit) -> tuple[int, int]:
+    """Return where in the text of its lines a hit begins and ends, with the marks of its end."""
+
+    def find(place: int) -> int:
+        return bisect_right(range(len(text)), place, key=lambda at: len(fold(text[: at + 1])))
+
+    # of a letter that is folded to several, all belong to the hit
+    return find(hit.start), max(find(hit.end), find(hit.end - 1) + 1)

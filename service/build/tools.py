@@ -15,6 +15,8 @@ from cachetools import FIFOCache
 from formatters.deferred import STAND_INS
 from formatters.guard import Guard
 from formatters.model import Block, Facts, Role, Tool
+from formatters.names import clean_name
+from formatters.rows import as_mapping
 from prompts.capabilities import capabilities
 from prompts.recall_tool import NAME as RECALL_NAME
 from prompts.recall_tool import RECALL_TOOL
@@ -139,7 +141,7 @@ async def read_tools(
     if tools is None:
         return Toolset()
     if not _from_registry(request):
-        return Toolset(_guard(_check_definitions(tools), guard))
+        return Toolset(_offer(_check_definitions(tools), guard))
     # read the version first: a change during the read belongs to the next version
     names, version = tuple(tools), registry.version
     toolset = toolsets.get((version, names, guard))
@@ -165,7 +167,7 @@ def _from_registry(request: BuildRequest) -> bool:
 
 def _read(names: Sequence[str], registry: ToolRegistry, guard: Guard) -> Toolset:
     if not names:
-        return Toolset(_guard(registry.get_all_tool_definitions(), guard))
+        return Toolset(_offer(registry.get_all_tool_definitions(), guard))
     tools = {name: registry.get_tool_definition(name) for name in names}
     problems = [
         Problem(f"/content/tools/{index}", f"the registry has no tool {shown(name)}")
@@ -174,7 +176,7 @@ def _read(names: Sequence[str], registry: ToolRegistry, guard: Guard) -> Toolset
     ]
     if problems:
         raise InvalidRequestError(problems[0].detail, problems)
-    return Toolset(_guard([tool for tool in tools.values() if tool], guard))
+    return Toolset(_offer([tool for tool in tools.values() if tool], guard))
 
 
 def _read_deferred(registry: ToolRegistry, guard: Guard) -> Toolset:
@@ -183,6 +185,19 @@ def _read_deferred(registry: ToolRegistry, guard: Guard) -> Toolset:
     tools = _guard(registry.get_all_tool_definitions(), guard)
     deferred = [tool for tool in tools if tool_name(tool) not in own]
     return Toolset(STAND_INS if deferred else (), deferred=deferred)
+
+
+def _offer(definitions: Sequence[Tool], guard: Guard) -> Sequence[Tool]:
+    """Return definitions as they are offered, under the names of their calls.
+
+    Of tools that would have the same name the first one counts.
+    """
+    offered: dict[str, Tool] = {}
+    for tool in _guard(definitions, guard):
+        name = clean_name(tool_name(tool))
+        function = {**as_mapping(tool["function"]), "name": name}
+        offered.setdefault(name, {**tool, "function": function})
+    return [*offered.values()]
 
 
 def _guard(definitions: Sequence[Tool], guard: Guard) -> Sequence[Tool]:
@@ -202,7 +217,7 @@ def _check_definitions(definitions: Sequence[Tool]) -> tuple[Tool, ...]:
         except ToolError as error:
             problems += [Problem(pointer + p.pointer, p.detail) for p in error.problems]
             continue
-        name = tool_name(definition)
+        name = clean_name(tool_name(definition))
         if name in names:
             problems.append(Problem(pointer, f"another tool is called {shown(name)}"))
         names.add(name)
@@ -326,6 +341,6 @@ def _called(facts: Facts) -> Iterator[str]:
     """Yield the names of the tools whose calls the model sees or has just made."""
     shown = facts.history if facts.layout == "chat" else facts.history[-RECENT_ROWS:]
     for message in (*facts.run, *shown):
-        yield from (call.name for call in message.tool_calls)
+        yield from (clean_name(call.name) for call in message.tool_calls)
         if message.role is Role.TOOL and message.name:
-            yield message.name
+            yield clean_name(message.name)

@@ -7,6 +7,7 @@ from typing import Final
 
 from service.errors import Problem, ToolError, escape_key, shown
 
+#: Also dots, which OpenAI refuses: a tool is offered under the name that `formatters.names` makes.
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 

@@ -2,14 +2,14 @@
 
 After "Create chat completion" and "Function calling" of the OpenAI documentation, and stricter:
 blank texts are refused, and results directly follow their calls. Several users' messages may
-follow one another. Names and ids may be any text here; the other forms fit them to their APIs.
+follow one another. Ids may be any text here; the other forms fit them to their APIs.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from tests.validity.checks import (
+    WORD,
     bad_schema,
     is_blank,
     is_name,
@@ -19,8 +19,7 @@ from tests.validity.checks import (
     repeated,
 )
 
-_TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
-_LONGEST_TOOL_NAME: Final = 64
+_LONGEST_NAME: Final = 64
 _ROLES: Final = ("system", "user", "assistant", "tool")
 
 
@@ -79,8 +78,8 @@ def _calls(message: Mapping[str, object], at: str) -> Iterator[str]:
             yield f"{here}: the type is not 'function'"
         if is_blank(mapping(call).get("id")):
             yield f"{here}: has no id"
-        if is_blank(function.get("name")):
-            yield f"{here}: has no name"
+        if not is_name(function.get("name"), WORD, _LONGEST_NAME):
+            yield f"{here}: the name {function.get('name')!r} is not of the allowed form"
         if not is_object_json(function.get("arguments")):
             yield f"{here}: the arguments are no JSON object"
 
@@ -119,7 +118,7 @@ def _tools(tools: Sequence[object]) -> Iterator[str]:
         at = f"tools[{place}]"
         if mapping(tool).get("type") != "function":
             yield f"{at}: the type is not 'function'"
-        if not is_name(function.get("name"), _TOOL_NAME, _LONGEST_TOOL_NAME):
+        if not is_name(function.get("name"), WORD, _LONGEST_NAME):
             yield f"{at}: the name {function.get('name')!r} is not of the allowed form"
         if "parameters" in function:
             yield from bad_schema(function["parameters"], f"{at}.function.parameters")

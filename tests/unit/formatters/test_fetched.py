@@ -40,7 +40,7 @@ def test_calls_and_results_are_shown() -> None:
 
     assert ada.text.startswith(" Ada [")
     assert asking.text == f' Nexus [{HANDLE}]: [tool_use:find {{"query": "key"}}]'
-    assert result.text == f" Tool find_it [{HANDLE}]: Under the pot"
+    assert result.text == f" Tool find_it_8ca89c96 [{HANDLE}]: Under the pot"
     assert nameless.text.startswith(" Tool unknown [")
 
 

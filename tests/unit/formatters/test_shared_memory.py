@@ -438,7 +438,7 @@ def test_printed_results_are_under_their_row() -> None:
     assert entry.text.split("\n")[1:] == [
         "  Nexus:",
         "[tool_use:f x:; tool_use:g; tool_use:h]",
-        "  Tool f_x_: one",
+        "  Tool f_x__8832c375: one",
         "| [RUN]",
         f"  Tool own: {'x' * 17}...",
         "[Unknown time] Nexus: A",

@@ -74,7 +74,10 @@ def test_valid_messages(messages: list[Any]) -> None:
             "messages[1].tool_calls[0]: the type is not 'function'",
         ),
         ([SYSTEM, calling(call("")), result("")], "messages[1].tool_calls[0]: has no id"),
-        ([SYSTEM, calling(call(name=" ")), result()], "messages[1].tool_calls[0]: has no name"),
+        (
+            [SYSTEM, calling(call(name="a.b")), result()],
+            "messages[1].tool_calls[0]: the name 'a.b' is not of the allowed form",
+        ),
         (
             [SYSTEM, calling(call(arguments="[]")), result()],
             "messages[1].tool_calls[0]: the arguments are no JSON object",
@@ -122,7 +125,7 @@ def a_tool(**function: Any) -> dict[str, Any]:
     ("tools", "problem"),
     [
         ([{**a_tool(), "type": "tool"}], "tools[0]: the type is not 'function'"),
-        ([a_tool(name="a b")], "tools[0]: the name 'a b' is not of the allowed form"),
+        ([a_tool(name="a.b")], "tools[0]: the name 'a.b' is not of the allowed form"),
         ([a_tool(name="x" * 65)], f"tools[0]: the name '{'x' * 65}' is not of the allowed form"),
         (
             [a_tool(parameters={"type": "array"})],

@@ -160,6 +160,7 @@ def test_other_parts_precede_the_text(part: dict[str, Any]) -> None:
         {"thoughtSignature": "c2ln"},
         {"functionCall": "find"},
         {"functionCall": {"name": "a b"}},
+        {"functionCall": {"name": "a.b"}},  # which the API accepts, but no tool is offered so
         {"functionCall": {"name": "f", "args": "{}"}},
         {"functionCall": {"name": "f", "id": 7}},
         {"inlineData": {"mimeType": "image/png", "data": ""}},

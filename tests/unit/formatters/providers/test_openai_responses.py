@@ -112,6 +112,15 @@ def test_a_whole_answer_is_sent_as_it_came() -> None:
     assert items[4] == {"type": "function_call_output", "call_id": "own", "output": ""}
 
 
+@pytest.mark.parametrize("item", [THOUGHT, OWN, {"type": "web_search_call", "id": "ws_1"}])
+def test_an_item_is_sent_once(item: dict[str, Any]) -> None:
+    """A later answer with its id is converted without its items."""
+    items = convert(HELLO, answer([item]), HELLO, answer([item], "again"), HELLO)["input"]
+
+    assert items.count(item) == 1
+    assert items[-2] == {"type": "message", "role": "assistant", "content": "again"}
+
+
 def test_calls_are_converted_behind_a_message_that_came_without_them() -> None:
     """No call is lost, so that no output is without one."""
     items = convert(HELLO, answer([OWN], "own", CALL), RESULT)["input"]

@@ -2,17 +2,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
-
 from formatters.providers.canonical import read_canonical
 from formatters.providers.opaque import PartKind, ProviderPart
-from formatters.providers.references import (
-    Reference,
-    References,
-    fit_names,
-    fits,
-    resolve_references,
-)
+from formatters.providers.references import Reference, References, resolve_references
 
 WORD = re.compile(r"[a-z0-9_]{1,64}")
 
@@ -43,6 +35,13 @@ def test_a_call_is_named_as_its_tool() -> None:
 
     assert found.calls["c.1"].name == found.names["web.search"]
     assert found.names["find"] == "find"
+
+
+def test_a_call_may_have_the_name_that_its_tool_got() -> None:
+    """As a provider returns it, and as repair writes it."""
+    found = referred(calling("c1", name="web_search_15f83c80"), tools=("web.search",))
+
+    assert found.calls["c1"].name == found.names["web.search"] == "web_search_15f83c80"
 
 
 def test_ids_that_fit_stay() -> None:
@@ -89,59 +88,3 @@ def test_an_id_that_was_there_before_is_not_sent_again() -> None:
     assert [len(opaque.items) for _, opaque in found.messages] == [1, 0]
     assert found.calls["c2"] == Reference(id="c2", name="find")
     assert within.messages[0][1].items == ()
-
-
-FORM = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-
-
-@pytest.mark.parametrize("name", ["web_search", "a-b", "_", "x" * 64])
-def test_a_name_that_fits_stays(name: str) -> None:
-    """Nobody has to learn another name without need."""
-    assert fit_names([name], FORM) == {name: name}
-
-
-@pytest.mark.parametrize(
-    "name", ["a.b", "ünï", "", "x" * 65, "9lives", "-dash", " ", "\n", "\ud83d"]
-)
-def test_a_name_that_does_not_fit_is_made_to(name: str) -> None:
-    """Its valid characters are kept, and a hash distinguishes it from others."""
-    made = fit_names([name], FORM)[name]
-
-    assert fits(made, FORM)
-    assert re.search(r"_[0-9a-f]{8}$", made)
-
-
-def test_a_made_name_does_not_depend_on_its_neighbours() -> None:
-    """A call is named alike in every build, so that a provider's cache hits."""
-    alone = fit_names(["a.b"], FORM)
-
-    assert fit_names(["x.y", "a.b", "a_b", "other"], FORM)["a.b"] == alone["a.b"]
-
-
-def test_names_that_look_alike_stay_apart() -> None:
-    """What a name loses, its hash keeps."""
-    made = fit_names(["a.b", "a:b", "a b", "a_b"], FORM)
-
-    assert len(set(made.values())) == 4
-    assert made["a_b"] == "a_b"
-
-
-def test_a_made_name_gives_way_to_one_that_is_taken() -> None:
-    """Whether somebody bears it by right, or the provider gave it."""
-    made = fit_names(["a.b"], FORM)["a.b"]
-    second = fit_names(["a.b", made], FORM)
-    third = fit_names(["a.b"], FORM, {made, second["a.b"]})
-
-    assert second[made] == made
-    assert len({made, second["a.b"], third["a.b"]}) == 3
-
-
-def test_a_name_that_is_taken_is_made_again() -> None:
-    """The provider's own id stays with the provider's own call."""
-    assert fit_names(["call_1"], FORM, {"call_1"})["call_1"].startswith("call_1_")
-
-
-@pytest.mark.parametrize("name", [None, 7, "", ["a"]])
-def test_what_is_no_name_fits_nothing(name: object) -> None:
-    """A part may hold anything in the place of a name."""
-    assert not fits(name, FORM)

@@ -212,7 +212,8 @@ def test_mended_calls() -> None:
     call = ToolCall(id="c1", name="a b")
     done = repair([replace(message("a"), tool_calls=(call,)), message("t:c1")])
 
-    assert done.messages[0].tool_calls == (ToolCall(id="c1", name="a_b", arguments={}, text="{}"),)
+    mended = ToolCall(id="c1", name="a_b_c8687a08", arguments={}, text="{}")
+    assert done.messages[0].tool_calls == (mended,)
     assert done.changed == {"a": "arguments_mended"}
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -486,6 +487,27 @@ async def test_a_match_in_a_long_line_is_in_what_is_shown(
     if lines is None:
         assert re.search(r" lines \d+ to \d+ of \d+ in part: ", message.text)
         assert "7314" in (await recall(builder, **answer.next[0])).text
+
+
+@pytest.mark.parametrize(
+    ("filler", "said", "needle"),
+    [
+        ("Tiếng Việt có nhiều dấu ", "Số 4472 Việt", "số 4472 việt"),
+        ("안녕하세요 오늘 날씨가 ", "열쇠 4472 끝", "열쇠 4472 끝"),
+        ("\ufb03", "4472 \ufb03", "4472 f"),
+        ("\ufb03", "\ufb034472", "fi4472"),
+    ],
+)
+async def test_a_match_is_shown_where_texts_are_compared_at_other_lengths(
+    filler: str, said: str, needle: str, make_builder: MakeBuilder
+) -> None:
+    """Marks are joined with their letters there, and one letter may become several."""
+    text = unicodedata.normalize("NFD", filler * (220 // len(filler)) + said + filler)
+    builder = make_builder()
+    await builder.history.append("o", [row(0, "TOOL", text)])
+    for max_tokens in (160, 200, 400):
+        (message,) = (await recall(builder, grep=needle, max_tokens=max_tokens)).messages
+        assert needle in fold(message.text)
 
 
 @pytest.mark.parametrize(

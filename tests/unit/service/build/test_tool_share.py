@@ -133,6 +133,15 @@ async def test_tools_that_are_named_are_all_kept() -> None:
     assert names(brought) == ["music"]
 
 
+async def test_a_called_tool_is_kept_under_the_name_of_its_calls() -> None:
+    """Though it was called by one that is replaced."""
+    call = {"id": "c1", "name": "find_air.ports", "arguments": {}}
+    run = [{"role": "AI", "content": "", "metadata": {"tool_calls": [call]}}]
+    tools = [tool("hotels"), tool("air.ports")]
+    content = await built("Are there hotels?", run=run, tools=tools, tools_tokens=0)
+    assert names(content) == ["air_ports_de13666e"]
+
+
 async def test_no_call_of_the_run_is_without_its_definition() -> None:
     """Whatever the input is about, and however few tokens there are."""
     call = {"id": "c1", "name": "find_hotels", "arguments": {"q": "x"}}

@@ -1,6 +1,7 @@
 """The tools that a request offers: the registry's, some of them, its own, or none."""
 
 import json
+import re
 from copy import deepcopy
 from typing import Any
 
@@ -8,11 +9,14 @@ import pytest
 
 from formatters.guard import GUARD
 from formatters.model import Tool
+from formatters.providers.formats import FORMATS
 from service.adapters.tools.registry import InMemoryToolRegistry
 from service.build.tools import MAX_SETS, Toolset, Toolsets, read_tools, stale_tools
 from service.errors import InvalidRequestError
 from service.wire.request import BuildRequest
-from tests.support import SEARCH
+from tests.support import SEARCH, MakeBuilder
+from tests.validity.canonical import canonical
+from tests.validity.forms import VALIDATORS
 
 
 def named(name: str, **parameters: Any) -> dict[str, Any]:
@@ -80,6 +84,53 @@ async def test_definitions_replace_the_registry(registry: Registry) -> None:
     """The registry is not even read."""
     assert await offered(registry, [named("own"), named("other")]) == ["own", "other"]
     assert registry.reads == 0
+
+
+NAMES = ("db.drop", "db_drop", "9lives", "9.lives", "-dash", "x" * 64)
+
+
+def find_names(value: object) -> list[str]:
+    """Return the names of functions in a part of a request, each once."""
+    return [*dict.fromkeys(re.findall(r'"name": "([^"]*)"', json.dumps(value)))]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+async def test_a_tool_and_its_calls_have_one_name_in_a_form(
+    form: str, make_builder: MakeBuilder
+) -> None:
+    """The API accepts it, and it stays as it is when a caller stores the calls that were made."""
+    builder = make_builder()
+    called, offered = [*NAMES], list[str]()
+    for _ in range(2):
+        calls = [{"id": f"c{n}", "name": name, "arguments": {}} for n, name in enumerate(called)]
+        content = {
+            "history": [
+                {"content": "Hi"},
+                {"role": "AI", "content": "", "metadata": {"tool_calls": calls}},
+            ],
+            "tools": [*map(named, NAMES)],
+            "metadata": {"context": {"format": form}},
+        }
+        request = BuildRequest.model_validate({"owner_key": "o", "content": content})
+        built: Any = (await builder.build(request)).content
+        body = built.provider_request or {"messages": built.messages, "tools": built.tools}
+
+        assert canonical(built.messages, built.tools) == []
+        assert form == "openai" or VALIDATORS[form](body, ()) == []
+        before, offered = offered, find_names(body.pop("tools"))
+        assert before in ([], offered)
+        called = find_names(body)
+        assert called == offered
+        assert len(offered) == len(NAMES)
+
+
+async def test_tools_of_one_name_are_offered_once() -> None:
+    """A tool may be called as another is offered: of the registry's, the first one counts."""
+    same = ("db.drop", "db_drop_d45a7b16")
+
+    assert await offered(Registry(*same)) == ["db_drop_d45a7b16"]
+    with pytest.raises(InvalidRequestError, match="another tool is called 'db_drop_d45a7b16'"):
+        await offered(Registry(), [*map(named, same)])
 
 
 async def test_every_bad_definition_is_reported(registry: Registry) -> None:
