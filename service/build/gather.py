@@ -22,7 +22,7 @@ from service.build.brought_rows import foreign_shapes, list_ids, past_warnings, 
 from service.build.plan import Plan
 from service.build.row_cache import RowCache
 from service.build.similarity import EmbeddedQuestion, Similarity
-from service.build.tools import MAX_SETS, Toolset, Toolsets, read_tools, stale_tools
+from service.build.tools import MAX_SETS, Toolset, Toolsets, read_tools, renamed_tools, stale_tools
 from service.config.settings import MemorySettings, Settings
 from service.errors import (
     ContextBuilderError,
@@ -248,7 +248,7 @@ class Gathering:
         toolset = await read_tools(
             request, sources.tools, sources.toolsets, self.plan.guard, defer=defer
         )
-        return toolset, tuple(stale_tools(request, sources.tools))
+        return toolset, (*stale_tools(request, sources.tools), *renamed_tools(toolset))
 
     async def read_history(self) -> History:
         """Read the history, as `gather` does."""

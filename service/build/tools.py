@@ -3,11 +3,12 @@
 import asyncio
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from operator import add
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from cachetools import FIFOCache
@@ -34,6 +35,8 @@ T = TypeVar("T")
 MAX_SETS: Final = 32
 #: Limit of the cached values of a set, some of which depend on what requests choose.
 MAX_VALUES: Final = 32
+#: Limit of the names that a warning lists.
+MAX_LISTED: Final = 5
 
 
 def tools_json(tools: Sequence[Tool]) -> str:
@@ -45,13 +48,20 @@ class Toolset:
     """An ordered set of tool definitions, which must not be modified."""
 
     def __init__(
-        self, tools: Sequence[Tool] = (), *, chosen: bool = False, deferred: Sequence[Tool] = ()
+        self,
+        tools: Sequence[Tool] = (),
+        *,
+        chosen: bool = False,
+        deferred: Sequence[Tool] = (),
+        renamed: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.tools = tuple(tools)
         #: The tools that a search finds; those above are offered in their place.
         self.deferred = tuple(deferred)
         #: Whether the tools were chosen for the input, so that another input may get others.
         self.chosen = chosen
+        #: The names under which tools are offered whose own names APIs refuse.
+        self.renamed = renamed
         #: The ``tools`` array.
         self.json = tools_json(self.tools)
         #: How much work it is to count or search the tools, in characters.
@@ -141,7 +151,7 @@ async def read_tools(
     if tools is None:
         return Toolset()
     if not _from_registry(request):
-        return Toolset(_offer(_check_definitions(tools), guard))
+        return _offer(_check_definitions(tools), guard)
     # read the version first: a change during the read belongs to the next version
     names, version = tuple(tools), registry.version
     toolset = toolsets.get((version, names, guard))
@@ -160,6 +170,15 @@ def stale_tools(request: BuildRequest, registry: ToolRegistry) -> Iterator[Warni
         yield WarningRecord(code="tools_stale", detail=detail)
 
 
+def renamed_tools(toolset: Toolset) -> Iterator[WarningRecord]:
+    """Warn of tools that the model calls by another name than their own."""
+    if toolset.renamed:
+        names = [f"{shown(own)} is {name}" for own, name in toolset.renamed.items()]
+        listed = ", ".join((*names[:MAX_LISTED], *(["…"] if len(names) > MAX_LISTED else [])))
+        detail = f"APIs refuse names of tools, which have others in tools and calls: {listed}"
+        yield WarningRecord(code="tools_renamed", detail=detail)
+
+
 def _from_registry(request: BuildRequest) -> bool:
     tools = request.run.tools
     return tools is not None and (not tools or isinstance(tools[0], str))
@@ -167,7 +186,7 @@ def _from_registry(request: BuildRequest) -> bool:
 
 def _read(names: Sequence[str], registry: ToolRegistry, guard: Guard) -> Toolset:
     if not names:
-        return Toolset(_offer(registry.get_all_tool_definitions(), guard))
+        return _offer(registry.get_all_tool_definitions(), guard)
     tools = {name: registry.get_tool_definition(name) for name in names}
     problems = [
         Problem(f"/content/tools/{index}", f"the registry has no tool {shown(name)}")
@@ -176,7 +195,7 @@ def _read(names: Sequence[str], registry: ToolRegistry, guard: Guard) -> Toolset
     ]
     if problems:
         raise InvalidRequestError(problems[0].detail, problems)
-    return Toolset(_offer([tool for tool in tools.values() if tool], guard))
+    return _offer([tool for tool in tools.values() if tool], guard)
 
 
 def _read_deferred(registry: ToolRegistry, guard: Guard) -> Toolset:
@@ -187,17 +206,20 @@ def _read_deferred(registry: ToolRegistry, guard: Guard) -> Toolset:
     return Toolset(STAND_INS if deferred else (), deferred=deferred)
 
 
-def _offer(definitions: Sequence[Tool], guard: Guard) -> Sequence[Tool]:
-    """Return definitions as they are offered, under the names of their calls.
+def _offer(definitions: Sequence[Tool], guard: Guard) -> Toolset:
+    """Return tools as they are offered, under the names of their calls.
 
     Of tools that would have the same name the first one counts.
     """
     offered: dict[str, Tool] = {}
+    renamed: dict[str, str] = {}
     for tool in _guard(definitions, guard):
-        name = clean_name(tool_name(tool))
+        own, name = tool_name(tool), clean_name(tool_name(tool))
         function = {**as_mapping(tool["function"]), "name": name}
         offered.setdefault(name, {**tool, "function": function})
-    return [*offered.values()]
+        if name != own:
+            renamed[own] = name
+    return Toolset([*offered.values()], renamed=renamed)
 
 
 def _guard(definitions: Sequence[Tool], guard: Guard) -> Sequence[Tool]:

@@ -223,7 +223,7 @@ async def test_a_result_is_recalled_whose_call_is_shown(
     request = make_request(
         "Where is the spare key?", past=rows, strategy="relevance", layout=layout, explain=True
     )
-    content = (await make_builder().build(request)).content
+    content: Any = (await make_builder().build(request)).content
     decided = [(id_, each.decision) for each in content.decisions for id_ in each.message_ids]
     text = json.dumps(content.messages)
 

@@ -115,6 +115,8 @@ async def test_a_tool_and_its_calls_have_one_name_in_a_form(
         built: Any = (await builder.build(request)).content
         body = built.provider_request or {"messages": built.messages, "tools": built.tools}
 
+        (warning,) = [each for each in built.warnings if each.code == "tools_renamed"]
+        assert "'db.drop' is db_drop_d45a7b16" in warning.detail
         assert canonical(built.messages, built.tools) == []
         assert form == "openai" or VALIDATORS[form](body, ()) == []
         before, offered = offered, find_names(body.pop("tools"))
