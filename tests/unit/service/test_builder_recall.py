@@ -298,6 +298,35 @@ async def test_answers_of_a_run_that_is_shown_in_part_are_older(ask: Any) -> Non
     assert content.kept + content.dropped == len(fates) == 101
 
 
+async def test_of_a_long_newest_turn_the_end_is_shown(ask: Any) -> None:
+    """Its last answers with their results take half; what matters of the rest is recalled."""
+    day = "2025-03-01T12:00:{:02}Z"
+    asked = {**row(99, "HUMAN", "Tell me all", run_id="last"), "timestamp": day.format(0)}
+    run = [asked]
+    for place in range(1, 40):
+        text = KEY if place == 2 else f"{FILLING} {place}"
+        call = {"id": f"c{place}", "name": "look", "arguments": {"at": place}}
+        found = {"tool_call_id": call["id"]}
+        more = {"run_id": "last", "timestamp": day.format(place)}
+        run += [
+            row(100 + place, "AI", text, metadata={"tool_calls": [call]}) | more,
+            row(200 + place, "TOOL", f"sea {place}", metadata=found) | more,
+        ]
+    content = await ask([*history(), *run])
+    fates = {id_: each for each in content.decisions for id_ in each.message_ids}
+    sizes = content.usage.blocks
+
+    assert (fates["m139"].block, fates["m139"].decision) == ("SHARED_MEMORY", "kept")
+    assert (fates["m102"].block, fates["m102"].decision) == ("RECALLED", "kept")
+    assert sizes["SHARED_MEMORY"] < 220  # with its header
+    assert sizes["SHARED_MEMORY"] + sizes["RECALLED"] <= 400
+    assert len(fates) == 60 + len(run)
+    # with nothing but one long answer, that is shortened
+    content = await ask([asked, row(140, "AI", "word " * 900, run_id="last")])
+    reasons = {id_: each.reason for each in content.decisions for id_ in each.message_ids}
+    assert reasons["m140"] in {"message_chars", "shortened"}
+
+
 async def test_tokens_of_rows_that_are_not_recalled_are_not_counted(
     make_builder: MakeBuilder, make_request: MakeRequest
 ) -> None:
