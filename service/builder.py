@@ -230,8 +230,12 @@ class ContextBuilder:
                 return fit_blocks(blocks, budget, count_function(counter))
             except BudgetExceededError as error:
                 least = plan.window.limit_for(error.needed or 0)
+                # with more tokens there may be more tools, and a longer line on what isn't shown
+                grows = plan.recall_tool or plan.tools_tokens is not None
+                about = "about " if grows else ""
                 detail = (
-                    f"{error.detail}; max_tokens and the model's limit have to be at least {least}"
+                    f"{error.detail}; max_tokens and the model's limit have to be at least"
+                    f" {about}{least}"
                 )
                 needed, available = error.needed, error.available
                 raise BudgetExceededError(detail, needed=needed, available=available) from error
