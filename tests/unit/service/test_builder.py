@@ -618,7 +618,8 @@ async def test_what_cannot_fit_is_refused_with_the_limit_that_it_needs(
     success(await builder.build(make_request(max_tokens=int(least), **options)))
     # a line on what isn't shown may be longer where more is read
     response = await builder.build(make_request(max_tokens=1000, recall_tool=True, **options))
-    assert " at least about " in response.content.error.detail  # type: ignore[union-attr]
+    assert response.content.status == "error"
+    assert " at least about " in response.content.error.detail
 
 
 async def test_blocks_that_gave_way_are_named(
