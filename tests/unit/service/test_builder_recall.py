@@ -309,8 +309,8 @@ async def test_of_a_long_newest_turn_the_end_is_shown(ask: Any) -> None:
         found = {"tool_call_id": call["id"]}
         more = {"run_id": "last", "timestamp": day.format(place)}
         run += [
-            row(100 + place, "AI", text, metadata={"tool_calls": [call]}) | more,
-            row(200 + place, "TOOL", f"sea {place}", metadata=found) | more,
+            {**row(100 + place, "AI", text, metadata={"tool_calls": [call]}), **more},
+            {**row(200 + place, "TOOL", f"sea {place}", metadata=found), **more},
         ]
     content = await ask([*history(), *run])
     fates = {id_: each for each in content.decisions for id_ in each.message_ids}
