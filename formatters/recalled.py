@@ -104,7 +104,7 @@ def _message_entry(messages: Sequence[Message], view: MemoryView, guard: Guard) 
         beside = len(said) + len(arguments) <= limit
         opening = f" {guard.quote(said, Place.ROW)}\n" if said and beside else " "
         shown = [format_arguments(part, guard) for part in split_passages(arguments, limit)]
-        forms = _passages([f"{speaker}:{opening}{text}" for text in shown], messages, view)
+        forms = _passages([f"{speaker}:{opening}{text}" for text in shown], messages, view, 1)
         hidden = {message.id: "passages"} if said and not beside else {}
         forms = [replace(form, reasons={**form.reasons, **hidden}) for form in forms]
         passages = [*(passages or [entry]), *forms]
@@ -133,8 +133,10 @@ def _split(message: Message, limit: int) -> list[Message]:
     return [replace(message, content=passage) for passage in parts]
 
 
-def _passages(texts: Sequence[str], messages: Sequence[Message], view: MemoryView) -> list[Entry]:
-    return [_entry(text, messages, view, "passages", at) for at, text in enumerate(texts)]
+def _passages(
+    texts: Sequence[str], messages: Sequence[Message], view: MemoryView, start: int = 0
+) -> list[Entry]:
+    return [_entry(text, messages, view, "passages", at) for at, text in enumerate(texts, start)]
 
 
 def _entry(

@@ -73,8 +73,11 @@ def fit_recall(block: Block, request: RecallRequest, room: int, count: Count) ->
     has_moving_start = block.moves and request.strategy.stable_prefix
     if len(entries) == len(block.entries) and not (has_older_rows or has_moving_start):
         fitted = fit_history(block, _NEWEST, room, count)
-        has_hidden_results = request.rows.entries and any(map(_hidden_results, block.entries))
-        return _with_recalled(block, fitted, request, room, count) if has_hidden_results else fitted
+        hides = not block.native and (
+            any(row.passages for row in request.rows.entries)
+            or any(map(_hidden_results, block.entries))
+        )
+        return _with_recalled(block, fitted, request, room, count) if hides else fitted
     newest = replace(block, entries=entries)
     tokens = room - fixed_tokens(newest, count)
     recent = request.strategy.recent(make_groups(newest, count), tokens)
@@ -134,11 +137,14 @@ def recall_rows(
     shown_ids = {message.id for entry in newest.entries for message in entry.messages}
     shown_ids = shown_ids.difference(*map(_hidden_results, newest.entries))
     shown = {i for i, row in enumerate(rows) for message in row.messages if message.id in shown_ids}
+    # of a row that the newest turns show in part, another part may be recalled
+    partly = {i for i in shown if not newest.native and any(map(_continues, rows[i].passages))}
+    shown -= partly
     excluded = shown | _removed_rows(whole, rows)
     candidates = [index for index in range(len(rows)) if index not in excluded]
     if not candidates:
         return RecalledRows()
-    rows, scores = choose_passages(rows, request.rank)
+    rows, scores = choose_passages(rows, request.rank, partly)
     # of rows with equal scores the newer comes first: sorting keeps this order
     newest_first = candidates[::-1]
     ranked = sorted(newest_first, key=scores.__getitem__, reverse=True)
@@ -184,6 +190,11 @@ def recall_rows(
     )
 
 
+def _continues(form: Entry) -> bool:
+    """Return whether a form of a row shows another part than its beginning."""
+    return form.passage is not None and form.passage.continues
+
+
 def _removed_rows(whole: Block, rows: Sequence[Entry]) -> set[int]:
     """Return the rows that repair has removed from native history, by their indices."""
     removed_ids = {
@@ -214,14 +225,20 @@ def _find_called(rows: Sequence[Entry], selected: Set[int]) -> set[int]:
 
 
 def choose_passages(
-    rows: Sequence[Entry], rank: RankRows
+    rows: Sequence[Entry], rank: RankRows, partly: Set[int] = frozenset()
 ) -> tuple[tuple[Entry, ...], Sequence[float]]:
-    """Score rows, each by its best passage, and return each in the form that shows it."""
+    """Score rows, each by its best passage, and return each in the form that shows it.
+
+    ``partly`` has the indices of rows whose beginning is shown already.
+    """
     if not any(row.passages for row in rows):
         return tuple(rows), rank([row.passage for row in rows if row.passage])
     forms = [row.passages or (row,) for row in rows]
     scores = iter(rank([each.passage for row in forms for each in row if each.passage]))
-    best = [max(zip(row, scores, strict=False), key=itemgetter(1)) for row in forms]
+    scored = [[*zip(row, scores, strict=False)] for row in forms]
+    for index in partly:
+        scored[index] = [pair for pair in scored[index] if _continues(pair[0])]
+    best = [max(row, key=itemgetter(1)) for row in scored]
     return tuple([row for row, _ in best]), [score for _, score in best]
 
 

@@ -237,6 +237,30 @@ async def test_a_result_is_recalled_whose_call_is_shown(
     assert json.dumps(content.messages).count(KEY) == (layout == "chat")
 
 
+async def test_a_part_is_recalled_that_the_newest_turns_do_not_show(
+    make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """Of a message that is cut, and of a call whose annotation leaves arguments out."""
+    call = {"id": "c1", "name": "note", "arguments": {"path": "a.md", "text": KEY}}
+    said = f"{'Unrelated. ' * 90}\n\nThe oars of the boat are in the shed."
+    rows = [
+        row(1, "HUMAN", said, run_id="r1"),
+        row(2, "AI", "I noted it.", run_id="r1", metadata={"tool_calls": [call]}),
+    ]
+    request = make_request(
+        "Where are the oars and the spare key?", past=rows, strategy="relevance", explain=True
+    )
+    content: Any = (await make_builder().build(request)).content
+    text = "\n".join(recalled(content))
+    decided = [(d.decision, id_) for d in content.decisions for id_ in d.message_ids]
+
+    assert "The oars of the boat are in the shed." in text
+    assert KEY in text
+    assert "I noted it." in text
+    assert sorted(decided) == [("kept", "m2"), ("truncated", "m1")]
+    assert (content.kept, content.truncated) == (1, 1)
+
+
 async def test_a_newest_turn_that_is_too_large_is_shortened(ask: Any) -> None:
     """What is protected is cut before it exceeds the tokens, and rows of others make way."""
     content = await ask(history(m58="word " * 90, m59="word " * 90), memory_tokens=120)
