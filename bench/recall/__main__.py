@@ -35,6 +35,7 @@ from bench.recall.pickers import (
     single,
     trimmed,
 )
+from bench.recall.texts import full_text
 from bench.recall.times import ROUNDS, SIZES, measure_times
 from bench.recounts import cost
 from bench.report import over_data, show
@@ -166,7 +167,7 @@ def _fitted(given: Sequence[Case], budget: int) -> list[Found]:
     for case in given:
         roles = ("user" if row["role"].lower() == "human" else "assistant" for row in case.rows)
         said = [
-            {"role": role, "content": row["content"]}
+            {"role": role, "content": full_text(row)}
             for role, row in zip(roles, case.rows, strict=True)
         ]
         for question in case.questions:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.json_lines import read_lines
+from bench.recall.agents import agents
 from bench.recall.kinds import Chat, advice, bursts, code
 from bench.recall.made import Made, made
 
@@ -23,6 +24,8 @@ KINDS: Final = {"bursts": bursts, "code": code}
 KINDS_OF: Final = "locomo"
 ADVICE: Final = "advice"
 MEETINGS: Final = "qmsum"
+AGENTS: Final = "agents"
+AGENTS_OF: Final = ("swe_agent", "tau_airline", "tau_threads")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,9 @@ def cases(data: Path, name: str) -> list[Case]:
     if name in MADE:
         chats = (chat for file in CHATS for chat in read_lines(data / f"{file}.jsonl.gz"))
         return [_made_case(each) for each in made(chats, MADE[name])]
+    if name == AGENTS:
+        files = (list(read_lines(data / f"{file}.jsonl.gz")) for file in AGENTS_OF)
+        return [_kind_case(chat) for chat in agents(*files)]
     if name in {*KINDS, ADVICE}:
         conversations = list(read_lines(data / f"{KINDS_OF}.jsonl.gz"))
         if name in KINDS:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from bench.recall.cases import Case, Question
+from bench.recall.texts import folded, texts
 
 #: Characters of a message that count as all of it.
 CHARS: Final = 450
@@ -15,10 +16,16 @@ LEAST: Final = 0.2
 
 
 def share_kept(case: Case, question: Question, text: str) -> float:
-    """Return how much of the messages that answer is there: their beginnings, or passages."""
-    wanted = {row["id"]: row["content"] for row in case.rows if row["id"] in question.evidence}
-    folded = _folded(text)
-    found = (_kept(wanted[id_], text, folded) for id_ in question.evidence)
+    """Return how much of the messages that answer is there: their beginnings, or passages.
+
+    What a message says and each of its calls count the same.
+    """
+    wanted = {row["id"]: texts(row) for row in case.rows if row["id"] in question.evidence}
+    shown = folded(text)
+    found = (
+        sum(_kept(each, shown) for each in wanted[id_]) / max(len(wanted[id_]), 1)
+        for id_ in question.evidence
+    )
     return sum(found) / len(question.evidence)
 
 
@@ -26,18 +33,16 @@ def share_answered(question: Question, text: str) -> float | None:
     """Return how many of the passages that answer are there; None if whole messages answer."""
     if not question.passages:
         return None
-    folded = _folded(text)
-    return sum(_folded(each[:CHARS]) in folded for each in question.passages) / len(
-        question.passages
-    )
+    shown = folded(text)
+    return sum(folded(each[:CHARS]) in shown for each in question.passages) / len(question.passages)
 
 
-def _kept(content: str, text: str, folded: str) -> float:
-    if content[:CHARS].strip() in text:
+def _kept(content: str, shown: str) -> float:
+    if folded(content[:CHARS]) in shown:
         return 1.0
     if len(content) <= CHARS:
         return 0.0
-    found = sum(len(piece) for piece in _pieces(content) if piece in folded)
+    found = sum(len(piece) for piece in _pieces(content) if folded(piece) in shown)
     share = found / (ALL * CHARS)
     return min(share, 1.0) if share >= LEAST else 0.0
 
@@ -51,7 +56,3 @@ def _pieces(content: str) -> Iterator[str]:
             piece = ""
     if piece:
         yield piece
-
-
-def _folded(text: str) -> str:
-    return " ".join(text.split())

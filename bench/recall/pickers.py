@@ -1,6 +1,7 @@
 """What the strategies are compared with: other ways to pick messages for n tokens.
 
-Each message is a line as `[SHARED_MEMORY]` has it, with its time. Scores are of BM25 over terms of
+Each message is a line as `[SHARED_MEMORY]` has it, with its time. Results of tools are messages,
+too, and calls with all their arguments follow a message's text. Scores are of BM25 over terms of
 their own (`bench.recall.terms`), so that none of them changes with what it is compared with.
 """
 
@@ -14,13 +15,14 @@ from typing import Any, Final
 
 from bench.recall.cases import Case
 from bench.recall.terms import terms
+from bench.recall.texts import full_text
 from bench.recounts import OVERHEAD, tokens
-from formatters.rows import read_row
 from service.recall.bm25 import bm25, find_postings
 
 HEADER: Final = "[SHARED_MEMORY count=9999]\nRecent conversation memory:\n\n"
 #: Characters that a line shows of a message.
 CHARS: Final = 500
+SPEAKERS: Final = {"human": "Human", "tool": "Tool"}
 #: Messages on either side that count as a message's own.
 NEIGHBOURS: Final = 2
 
@@ -32,11 +34,12 @@ class Lines:
     """A history as lines, with what each costs."""
 
     def __init__(self, case: Case) -> None:
-        rows = [read_row(row) for row in case.rows]
         self.texts = [_line(row) for row in case.rows]
         self.costs = [tokens(f"{text}\n") for text in self.texts]
-        self.terms = [terms(row.content) for row in rows]
-        reach = (self.terms[max(n - NEIGHBOURS, 0) : n + NEIGHBOURS + 1] for n in range(len(rows)))
+        self.terms = [terms(full_text(row)) for row in case.rows]
+        reach = (
+            self.terms[max(n - NEIGHBOURS, 0) : n + NEIGHBOURS + 1] for n in range(len(case.rows))
+        )
         #: Those of a message and of its neighbours.
         self.terms_around: list[Counter[str]] = [sum(near, Counter()) for near in reach]
 
@@ -57,9 +60,9 @@ class Lines:
 
 
 def _line(row: dict[str, Any]) -> str:
-    text = row["content"]
+    text = full_text(row)
     shown = text if len(text) <= CHARS else f"{text[: CHARS - 3]}..."
-    speaker = "Human" if row["role"].lower() == "human" else "Nexus"
+    speaker = SPEAKERS.get(row["role"].lower(), "Nexus")
     return f"[{row['timestamp'][:16].replace('T', ' ')}] {speaker}: {shown}"
 
 
@@ -109,7 +112,9 @@ PASSAGES: Final = "bm25_passages"
 def passages(case: Case) -> Lines:
     """Return a history as lines of at most as many characters as a line shows."""
     rows = [
-        {**row, "content": text} for row in case.rows for text in split_passages(row["content"])
+        {"role": row["role"], "timestamp": row["timestamp"], "content": text}
+        for row in case.rows
+        for text in split_passages(full_text(row))
     ]
     return Lines(replace(case, rows=rows))
 
@@ -140,7 +145,7 @@ def trimmed(case: Case, budget: int) -> str:
     from langchain_core.messages import AIMessage, HumanMessage, trim_messages
 
     messages = [
-        (HumanMessage if row["role"].lower() == "human" else AIMessage)(row["content"])
+        (HumanMessage if row["role"].lower() == "human" else AIMessage)(full_text(row))
         for row in case.rows
     ]
     cost = functools.cache(lambda text: tokens(text) + OVERHEAD)

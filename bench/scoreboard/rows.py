@@ -252,7 +252,7 @@ def _inspector_rows() -> Iterator[Row]:
 def _store_rows() -> Iterator[Row]:
     ways: tuple[tuple[Path, str, Aim | None], ...] = (
         ((), "build", None),
-        (("relevance",), "build with `relevance`", Aim("<", 2)),
+        (("relevance",), "build with `relevance`", Aim("<", 4)),
     )
     for kind, name in (("sqlite", "SQLite"), ("postgres", "Postgres")):
         for way, what, aim in ways:
