@@ -82,7 +82,7 @@ def _entries(turn: Turn, view: MemoryView, guard: Guard) -> tuple[Entry, ...]:
     entries: list[Entry] = []
     for row, results in split_messages(turn):
         printed = [*filter(view.prints_result, results)]
-        messages = [*row, *(result for result in results if result not in printed)]
+        messages = [*row, *(result for result in results if not view.prints_result(result))]
         entries.append(_message_entry(messages, view, guard))
         entries += [_result_entry(result, row, view, guard) for result in printed]
     return tuple(entries)
@@ -113,11 +113,12 @@ def _message_entry(messages: Sequence[Message], view: MemoryView, guard: Guard) 
 
 def _result_entry(result: Message, row: Sequence[Message], view: MemoryView, guard: Guard) -> Entry:
     """Return the entry of a tool result under the row with its call."""
-    entry, limit = _entry(f" {format_result(result, row, view, guard)}", [result], view), None
-    if _is_split(limit := view.tool_result_chars):
-        shown = [f" {format_result(part, row, view, guard)}" for part in _split(result, limit)]
-        return replace(entry, passages=tuple(_passages(shown, [result], view)))
-    return entry
+    entry = _entry(f" {format_result(result, row, view, guard)}", [result], view)
+    limit = view.tool_result_chars
+    if not _is_split(limit):
+        return entry
+    shown = [f" {format_result(part, row, view, guard)}" for part in _split(result, limit)]
+    return replace(entry, passages=tuple(_passages(shown, [result], view)))
 
 
 def _is_split(limit: int | None) -> TypeGuard[int]:

@@ -151,7 +151,8 @@ def _latest(
     number: int,
 ) -> Entry:
     answers = tuple([m for row in rows for m in row if m.role is not Role.HUMAN][-number:])
-    shown = tuple(m for m in messages if m in answers or m.role is Role.TOOL)
+    ids = {message.id for message in answers}
+    shown = tuple(m for m in messages if m.id in ids or m.role is Role.TOOL)
     return _entry(without_orphans(Turn(shown, (answers,))), view, guard)
 
 
