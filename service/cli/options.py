@@ -3,6 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable
+from itertools import chain
 from typing import Annotated, Any
 
 import typer
@@ -41,6 +42,8 @@ class OwnerCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer's own
         """Move the option's value to the argument's place, the first."""
+        split = (arg.split("=", 1) if arg.startswith("--owner=") else [arg] for arg in args)
+        args = [*chain.from_iterable(split)]
         for index, argument in enumerate(args[:-1]):
             if argument in {"--owner", "-o"}:
                 args = [args[index + 1], *args[:index], *args[index + 2 :]]
