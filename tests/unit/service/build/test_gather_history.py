@@ -1,16 +1,19 @@
 """What of a history a build reads where rows of older turns are recalled."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
-from formatters.model import Row
+from formatters.model import Facts, MemoryView, Row
+from formatters.rows import group_history, read_row
 from service.adapters.memory.store import MemoryHistory
+from service.aio import LARGE_TEXT
 from service.budget.decisions import Decision
 from service.build.account import Built
-from service.build.gather import SEARCHED_ROWS
+from service.build.gather import KNOWN_WORK, MESSAGE_WORK, SEARCHED_ROWS, work_size
 from service.builder import ContextBuilder
+from service.builder import history as format_history
 from service.config.settings import MemorySettings, Settings
 from service.wire.request import BuildRequest
 from tests.support import MakeBuilder, MakeRequest, row
@@ -266,3 +269,19 @@ async def test_the_store_is_asked_for_the_run_only_where_it_matters(
     await watching.build_or_raise(BuildRequest.model_validate(request))
 
     assert [*store.by_ids] == read
+
+
+@pytest.mark.parametrize("layout", ["tagged", "chat"])
+def test_messages_that_a_build_has_formatted_are_little_work(
+    layout: Literal["tagged", "chat"],
+) -> None:
+    """So the next build of the same history needs no thread."""
+    messages = tuple(read_row(each).keep_made() for each in history())
+    grouped = group_history(messages) if layout == "tagged" else None
+    view = MemoryView(limit=None)
+    facts = Facts(current_input="", history=messages, grouped=grouped, layout=layout, memory=view)
+    new = work_size(facts)
+    format_history(facts)
+
+    assert new == (MESSAGE_WORK + KNOWN_WORK) * ROWS > LARGE_TEXT
+    assert work_size(facts) == KNOWN_WORK * ROWS
