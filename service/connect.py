@@ -353,12 +353,26 @@ def check_names(settings: Settings) -> None:
     check_tokenizers(settings.budget)
     if bus := settings.bus.url:
         by_scheme(BUSES, bus.get_secret_value(), place_of(settings, "bus.url"))
+        _check_bus(settings, bus.get_secret_value())
     place = place_of(settings, "store.url")
     by_scheme(STORES, settings.store.url.get_secret_value(), place)
     try:
         _find_missing_file(settings)
     except StoreError as error:
         raise ConfigError(f"{place}: {error.detail.removeprefix('store.url ')}") from error
+
+
+def _check_bus(settings: Settings, url: str) -> None:
+    """Raise `ConfigError` if no server could be reached by the URL and the settings of the bus."""
+    if url.startswith("memory:"):
+        return
+    from service.adapters.redis.bus import check_bus_url  # noqa: PLC0415 - loads the driver
+
+    try:
+        check_bus_url(url, bus_options(settings))
+    except ConfigError as error:
+        setting, _, problem = error.detail.partition(": ")
+        raise ConfigError(f"{place_of(settings, setting)}: {problem}") from error
 
 
 def check_extras(settings: Settings) -> None:
@@ -443,7 +457,9 @@ async def reindex_store(settings: Settings) -> int:
 
 def by_scheme(table: Mapping[str, T], url: str, place: str) -> T:
     """Return the entry for a URL's scheme; raises `ConfigError` that begins with the place."""
-    scheme = url.partition(":")[0]
+    scheme, colon, _ = url.partition(":")
+    if scheme in table and not colon:
+        raise ConfigError(f"{place}: {scheme!r} is no URL; a URL begins with {scheme}://")
     if scheme not in table:
         is_address = "redis" in table and re.fullmatch(r"[\w.-]+:\d+", url)
         meant = f"; did you mean redis://{url}?" if is_address else ""
