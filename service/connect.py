@@ -160,6 +160,13 @@ def find_bus(settings: Settings) -> Settings:
     return settings.model_copy(update={"bus": bus}).loaded(origins, settings.warnings)
 
 
+def require_settings(settings: object) -> None:
+    """Raise `ConfigError` for settings that are no `Settings`, such as a URL or a dict."""
+    if not isinstance(settings, Settings):
+        kind, fix = type(settings).__name__, "Settings.model_validate(…) makes them of a dict"
+        raise ConfigError(f"settings have to be Settings, not {kind}; {fix}")
+
+
 def has_shared_bus(settings: Settings) -> bool:
     """Return whether other processes can reach the bus."""
     url = settings.bus.url
@@ -188,9 +195,10 @@ async def connect_client(
 
     Raises:
         BusError: The configured bus does not answer.
-        ConfigError: The settings allow no replies, or name no shared bus, so that no worker could
-            answer.
+        ConfigError: The settings are no `Settings`, allow no replies, or name no shared bus, so
+            that no worker could answer.
     """
+    require_settings(settings)
     prefixes = settings.bus.reply_prefixes
     if not prefixes:
         raise ConfigError("bus.reply_prefixes: a client needs one, for the channel of its replies")
