@@ -39,8 +39,8 @@ from service.connect import (
     open_stores,
     open_summarizer,
     open_tracer,
+    require_settings,
 )
-from service.errors import ConfigError
 from service.http.recent_builds import RecentBuilds
 from service.observe.logs import keep_to_stderr
 from service.observe.metrics import UNMEASURED, Metrics
@@ -113,10 +113,8 @@ async def open_builder(
         ToolError: A tool file is invalid.
     """
     keep_to_stderr()
-    if settings is not None and not isinstance(settings, Settings):
-        kind, fix = type(settings).__name__, "Settings.model_validate(…) makes them of a dict"
-        raise ConfigError(f"settings have to be Settings, not {kind}; {fix}")
-    settings = settings or Settings()
+    settings = Settings() if settings is None else settings
+    require_settings(settings)
     settings.log_warnings()
     strategies, tracer = configured_strategies(settings), tracer or find_tracer()
     tokenizers, models = TiktokenTokenizers(), open_models().models

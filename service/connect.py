@@ -160,6 +160,13 @@ def find_bus(settings: Settings) -> Settings:
     return settings.model_copy(update={"bus": bus}).loaded(origins, settings.warnings)
 
 
+def require_settings(settings: object) -> None:
+    """Raise `ConfigError` for settings that are no `Settings`, such as a URL or a dict."""
+    if not isinstance(settings, Settings):
+        kind, fix = type(settings).__name__, "Settings.model_validate(…) makes them of a dict"
+        raise ConfigError(f"settings have to be Settings, not {kind}; {fix}")
+
+
 def has_shared_bus(settings: Settings) -> bool:
     """Return whether other processes can reach the bus."""
     url = settings.bus.url
@@ -188,9 +195,10 @@ async def connect_client(
 
     Raises:
         BusError: The configured bus does not answer.
-        ConfigError: The settings allow no replies, or name no shared bus, so that no worker could
-            answer.
+        ConfigError: The settings are no `Settings`, allow no replies, or name no shared bus, so
+            that no worker could answer.
     """
+    require_settings(settings)
     prefixes = settings.bus.reply_prefixes
     if not prefixes:
         raise ConfigError("bus.reply_prefixes: a client needs one, for the channel of its replies")
@@ -353,12 +361,26 @@ def check_names(settings: Settings) -> None:
     check_tokenizers(settings.budget)
     if bus := settings.bus.url:
         by_scheme(BUSES, bus.get_secret_value(), place_of(settings, "bus.url"))
+        _check_bus(settings, bus.get_secret_value())
     place = place_of(settings, "store.url")
     by_scheme(STORES, settings.store.url.get_secret_value(), place)
     try:
         _find_missing_file(settings)
     except StoreError as error:
         raise ConfigError(f"{place}: {error.detail.removeprefix('store.url ')}") from error
+
+
+def _check_bus(settings: Settings, url: str) -> None:
+    """Raise `ConfigError` if no server could be reached by the URL and the settings of the bus."""
+    if url.startswith("memory:"):
+        return
+    from service.adapters.redis.bus import check_bus_url  # noqa: PLC0415 - loads the driver
+
+    try:
+        check_bus_url(url, bus_options(settings))
+    except ConfigError as error:
+        setting, _, problem = error.detail.partition(": ")
+        raise ConfigError(f"{place_of(settings, setting)}: {problem}") from error
 
 
 def check_extras(settings: Settings) -> None:
@@ -443,7 +465,9 @@ async def reindex_store(settings: Settings) -> int:
 
 def by_scheme(table: Mapping[str, T], url: str, place: str) -> T:
     """Return the entry for a URL's scheme; raises `ConfigError` that begins with the place."""
-    scheme = url.partition(":")[0]
+    scheme, colon, _ = url.partition(":")
+    if scheme in table and not colon:
+        raise ConfigError(f"{place}: {scheme!r} is no URL; a URL begins with {scheme}://")
     if scheme not in table:
         is_address = "redis" in table and re.fullmatch(r"[\w.-]+:\d+", url)
         meant = f"; did you mean redis://{url}?" if is_address else ""

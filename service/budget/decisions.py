@@ -342,7 +342,6 @@ class RecallOutcome:
     def _final(self) -> tuple[list[Decision], set[str]]:
         """Return the decisions that no recall changes, and the ids that they are about."""
         newest = _without(self.newest.decisions, self.rows.results)
-        newest = [each for each in newest if each.message_ids]
         final = [each for each in newest if each.outcome in _FINAL or each.reason == CALL_NOT_READ]
         return final, {id_ for decision in final for id_ in decision.message_ids}
 
@@ -356,10 +355,14 @@ class RecallOutcome:
 
 
 def _without(decisions: Iterable[Decision], decided: Set[str]) -> list[Decision]:
-    """Take ids out of decisions: a tool result may be decided already, by its repair."""
-    return [
+    """Take ids out of decisions, as the repair of a tool result may have decided on it already.
+
+    A decision without any other id is left out.
+    """
+    remaining = (
         each
         if decided.isdisjoint(each.message_ids)
         else each._replace(message_ids=tuple(id_ for id_ in each.message_ids if id_ not in decided))
         for each in decisions
-    ]
+    )
+    return [each for each in remaining if each.message_ids]

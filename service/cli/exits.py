@@ -3,8 +3,8 @@
 import asyncio
 import re
 import signal
-from collections.abc import Coroutine, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from enum import IntEnum
 from typing import Any, Final, TypeVar
 
@@ -87,10 +87,16 @@ class CommandError(ContextBuilderError):
 class ErrorsBecomeExits(TyperGroup):
     """The outermost group: our errors end as a line and an exit code, never as a traceback."""
 
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        """Read the options before the command."""
+        with _plain_messages():
+            return super().parse_args(ctx, args)
+
     def invoke(self, ctx: Context) -> object:
         """Run the command."""
         try:
-            return super().invoke(ctx)
+            with _plain_messages():
+                return super().invoke(ctx)
         except ContextBuilderError as error:
             detail = error.detail
             if isinstance(error, ConfigError):
@@ -98,6 +104,16 @@ class ErrorsBecomeExits(TyperGroup):
                 detail = re.sub(r"\n(?!\s)", "\nerror: ", detail)
             print_error("error", detail, error.problems)
             raise typer.Exit(exit_code(error)) from error
+
+
+@contextmanager
+def _plain_messages() -> Iterator[None]:
+    """Remove pydantic's prefix from errors of options, which typer validates by it."""
+    try:
+        yield
+    except typer.BadParameter as error:
+        error.message = error.message.removeprefix("Value error, ")
+        raise
 
 
 def exit_code(error: ContextBuilderError) -> Exit:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import datetime
+from inspect import isawaitable
 from itertools import chain
 from typing import Final, Literal
 
@@ -24,7 +25,7 @@ from service.conversation.messages import (
 from service.conversation.sending import RowCosts
 from service.conversation.shapes import is_system, read_messages
 from service.conversation.units import RowCost, Units, dropped_groups, pin_newest, read_units
-from service.errors import SummarizerError
+from service.errors import SummarizerError, shown
 from service.ports.services import Summarizer, TokenCounter
 
 #: Why a conversation was not compacted: the summarizer failed; the summary was no shorter than the
@@ -110,12 +111,12 @@ class Draft:
         if self.max_tokens < 1:
             return self._refuse("no_room")
         try:
-            text = await summarizer.summarize(
-                read_dialogue(self.originals), max_tokens=self.max_tokens
+            text = await read_answer(
+                summarizer.summarize(read_dialogue(self.originals), max_tokens=self.max_tokens)
             )
         except SummarizerError as error:
             return self._refuse("summarizer_failed", error.detail)
-        if not (text or "").strip():  # models return no content, too
+        if not text.strip():
             return self._refuse("summarizer_failed", "the summary is empty")
         summary = with_mark(create_summary_message(text, generated=now), SUMMARY)
         if row_cost(summary) >= self.removed:
@@ -155,6 +156,16 @@ class Draft:
             refusal=refusal,
             detail=detail,
         )
+
+
+async def read_answer(returned: object) -> str:
+    """Return the text of a summarizer's `summarize`, "" for None; raises `TypeError` for others."""
+    if not isawaitable(returned):
+        raise TypeError(f"summarize has to be an async function, but returned {shown(returned)}")
+    text: object = await returned
+    if not isinstance(text, str | None):
+        raise TypeError(f"summarize has to return a text, not {shown(text)}")
+    return text or ""  # models return no content, too
 
 
 @dataclass(frozen=True, slots=True)

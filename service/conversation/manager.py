@@ -12,6 +12,7 @@ from cachetools import LRUCache
 
 from formatters.guard import guard_for
 from formatters.model import Row, Tool
+from formatters.repair.sequence import EMPTY
 from formatters.rows import counted
 from service.conversation.checks import (
     check_call,
@@ -255,7 +256,7 @@ class ContextManager:
         rows = self.rows(conversation_id) if self.config.correlate_results else ()
         line = describe_call(tool_call_id, rows)
         if line:
-            row["content"] = f"{line}\n{text}"
+            row["content"] = f"{line}\n{text if text.strip() else EMPTY}"
         self._add(row, conversation_id)
 
     def add_message_dict(self, message: Row, conversation_id: str | None = None) -> None:

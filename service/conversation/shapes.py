@@ -139,7 +139,7 @@ def has_uncounted(row: Row) -> bool:
     """Return whether a message has more than texts and calls, such as images or sounds."""
     if isinstance(row.get("content"), str):
         return False
-    read = read_messages(row)
+    read = read_messages({key: row[key] for key in row if key not in COUNTED_ANSWERS})
     return any(each.provider_parts is not None or IMAGE in each.content for each in read)
 
 
@@ -147,6 +147,8 @@ def has_uncounted(row: Row) -> bool:
 
 #: Keys that may hold an assistant's answer, besides the content.
 _ANSWERS: Final = dict.fromkeys(("refusal", "audio", "function_call")).keys()
+#: Those whose texts count as tokens of the message.
+COUNTED_ANSWERS: Final = ("refusal", "function_call")
 
 
 class RowShape:

@@ -18,6 +18,7 @@ from service.budget.strategies.none import KeepAll
 from service.budget.strategies.tool_result_clearing import ToolResultClearing
 from service.budget.strategies.windows import SlidingWindow, SmartWindow, WindowSize
 from service.budget.strategy_names import read_strategy
+from service.conversation.compaction import read_answer
 from service.conversation.messages import (
     create_system_message,
     is_summary,
@@ -290,10 +291,8 @@ class SummarizationStrategy(ContextStrategy):
         old = dropped_groups(others, recent)
         if not old:
             return units.all_rows()
-        text = await self.provider.summarize(
-            [message for group in old for message in group.messages], max_tokens=SUMMARY_TOKENS
-        )
-        text = text or ""  # models return no content, too
+        summarised = [message for group in old for message in group.messages]
+        text = await read_answer(self.provider.summarize(summarised, max_tokens=SUMMARY_TOKENS))
         summary = {"role": "user", "content": f"{PREFIX}\n{GUARD.quote(text)}"}
         is_shorter = self.token_estimate((summary,)) < sum(group.tokens for group in old)
         if not text.strip() or not is_shorter:

@@ -159,4 +159,6 @@ def read_row(model: type[AnyRow], payload: bytes, *, max_bytes: int) -> AnyRow:
         first = error.errors()[0]
         pointer = "".join(f"/{step}" for step in first["loc"])
         detail = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "missing":
+            detail = "is required"
         raise InvalidRequestError(f"{pointer or 'the row'}: {detail}") from error

@@ -75,6 +75,8 @@ class ContextClient:
         self._waiting: defaultdict[tuple[str, str], set[asyncio.Future[AnyResponse]]] = defaultdict(
             set
         )
+        #: Why no response can arrive any more, if so.
+        self._ended: BusError | None = None
 
     async def build(
         self,
@@ -139,6 +141,8 @@ class ContextClient:
     ) -> AnyResponse:
         """Send a request or a recall, and return its response, as `send` does."""
         _check_mappings(request)
+        if self._ended:
+            raise BusError(self._ended.detail) from self._ended
         with self._spans.request_span(request):
             response = await self._answer(request, timeout_seconds, via)
             if response.content.status == "error":
@@ -148,7 +152,8 @@ class ContextClient:
     async def _answer(
         self, request: Mapping[str, Any], timeout_seconds: float | None, via: str
     ) -> AnyResponse:
-        seconds = timeout_seconds or self._timeout_seconds
+        seconds = self._timeout_seconds if timeout_seconds is None else timeout_seconds
+        _check_sending(seconds, via)
         sent = self._addressed(request, seconds)
         waiting: asyncio.Future[AnyResponse] = asyncio.get_running_loop().create_future()
         _check_identity(sent)
@@ -183,11 +188,13 @@ class ContextClient:
                     waiting.set_result(response)
 
     def fail_waiting(self, listening: asyncio.Task[None]) -> None:
-        """Fail all waiting calls if `receive` has failed."""
+        """Fail all waiting and later calls, as `receive` has failed or was cancelled."""
         if listening.cancelled():
-            return
-        error = BusError("the channel of replies was lost")
-        error.__cause__ = listening.exception()
+            error = BusError("the client is closed; send requests inside its `async with`")
+        else:
+            error = BusError("the channel of replies was lost")
+            error.__cause__ = listening.exception()
+        self._ended = error
         for waiting in set().union(*self._waiting.values()):
             if not waiting.done():
                 waiting.set_exception(error)
@@ -222,6 +229,14 @@ def _check_mappings(request: object) -> None:
         raise InvalidRequestError(f"a request has to be a mapping, not {shown(request)}")
     if not isinstance(metadata := request.get("metadata"), Mapping | None):
         raise InvalidRequestError(f"/metadata: has to be a mapping, not {shown(metadata)}")
+
+
+def _check_sending(seconds: float, via: str) -> None:
+    """Raise `InvalidRequestError` for a timeout or a way of sending that doesn't exist."""
+    if not seconds > 0:
+        raise InvalidRequestError(f"timeout_seconds has to be above 0, not {seconds:g}")
+    if via not in ("stream", "channel"):
+        raise InvalidRequestError(f"via has to be stream or channel, not {shown(via)}")
 
 
 def _check_identity(sent: dict[str, Any]) -> None:

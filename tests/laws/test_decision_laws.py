@@ -44,6 +44,7 @@ def test_every_candidate_is_decided_once(
     outcomes = Counter(each.decision for each in content.decisions for _ in each.message_ids)
 
     assert decided == Counter(set(asked.candidates))
+    assert all(each.message_ids for each in content.decisions if each.decision != "not_read")
     assert {name: getattr(content, name) for name in COUNTS} == {
         name: outcomes[name] for name in COUNTS
     }

@@ -17,6 +17,7 @@ from service.adapters.redis.admin import (
     count_entries,
     forget_values,
 )
+from service.adapters.redis.clients import check_url
 from service.adapters.redis.cluster import open_cluster
 from service.adapters.redis.driver import Call, Command, bus_errors, is_unavailable, is_unusable_key
 from service.adapters.redis.finishing import Finisher
@@ -51,10 +52,19 @@ async def open_redis_bus(url: str, options: BusOptions | None = None) -> AsyncIt
 
 def open_servers(url: str, options: BusOptions) -> AbstractAsyncContextManager[Servers]:
     """Connect to one server, or to a cluster; raises `BusError`, and `ConfigError`."""
+    node = _node_of(url)
+    return open_server(url, options) if node == url else open_cluster(node, options)
+
+
+def check_bus_url(url: str, options: BusOptions) -> None:
+    """Raise `ConfigError` for a URL and options that can't be used; nothing connects."""
+    check_url(_node_of(url), options)
+
+
+def _node_of(url: str) -> str:
+    """Return the URL of a node of a cluster, or the URL itself if it names none."""
     scheme, separator, rest = url.partition("://")
-    if not scheme.endswith(CLUSTER):
-        return open_server(url, options)
-    return open_cluster(scheme.removesuffix(CLUSTER) + separator + rest, options)
+    return scheme.removesuffix(CLUSTER) + separator + rest
 
 
 class RedisBus:

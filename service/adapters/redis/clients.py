@@ -62,6 +62,11 @@ def make_clients(
     return Clients(commands, blocking, subscribing)
 
 
+def check_url(url: str, options: BusOptions) -> None:
+    """Raise `ConfigError` if no connection could use the URL and the options; nothing connects."""
+    _make_pool(url, options, Retry(NoBackoff(), 0, ()))
+
+
 def _make_client(
     stack: AsyncExitStack,
     url: str,
@@ -69,6 +74,18 @@ def _make_client(
     retry: Retry,
     max_connections: int = MAX_CONNECTIONS,
 ) -> Redis:
+    pool = _make_pool(url, options, retry, max_connections)
+    pool.connection_class = CONNECTIONS[pool.connection_class]
+    # payloads are bytes, whatever the URL's query says
+    pool.connection_kwargs["decode_responses"] = False
+    client = Redis.from_pool(pool)
+    stack.push_async_callback(client.aclose)
+    return client
+
+
+def _make_pool(
+    url: str, options: BusOptions, retry: Retry, max_connections: int = MAX_CONNECTIONS
+) -> Pool:
     _check_url(url)
     try:
         # redis-py's default pool raises in a burst where this one waits
@@ -85,12 +102,7 @@ def _make_client(
     except ValueError as error:
         raise ConfigError(f"bus.url: {error}") from error
     _check_options(url, pool)
-    pool.connection_class = CONNECTIONS[pool.connection_class]
-    # payloads are bytes, whatever the URL's query says
-    pool.connection_kwargs["decode_responses"] = False
-    client = Redis.from_pool(pool)
-    stack.push_async_callback(client.aclose)
-    return client
+    return pool
 
 
 def _check_url(url: str) -> None:
@@ -106,6 +118,8 @@ def _check_url(url: str) -> None:
             f"bus.url: host and port cannot be read; expected a URL like {_EXAMPLE}, with "
             "characters such as / and @ in a password percent-encoded"
         ) from None
+    if parts.scheme == "unix" and not parts.path:
+        raise ConfigError("bus.url: names no socket; one is unix:///run/redis.sock")
     database = parts.path.strip("/")
     # redis-py uses database 0 when it can't read the number
     if parts.scheme != "unix" and database and not database.isdecimal():

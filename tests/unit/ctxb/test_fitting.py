@@ -142,6 +142,23 @@ def test_content_of_other_kinds_stays_as_it_is() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"refusal": "I can't help with that."},
+        {"function_call": {"name": "look", "arguments": '{"at":"the northern pier"}'}},
+    ],
+)
+def test_refusals_and_older_calls_are_counted(answer: dict[str, Any]) -> None:
+    """Their texts count, so nothing warns that they don't; a sound beside them doesn't count."""
+    row = {"role": "assistant", "content": None, **answer}
+    fitted = fit([QUESTION, row, QUESTION], 100)
+
+    assert fitted.decisions[1].tokens > 4
+    assert (fitted.usage.exact, fitted.warnings) == (True, ())
+    assert not fit([QUESTION, {**row, "audio": {"id": "a1"}}, QUESTION], 100).usage.exact
+
+
 def test_arguments_become_json() -> None:
     """OpenAI's API takes a text; other calls of the message stay as they are."""
     function = {"name": "look", "arguments": {"at": "sea"}}

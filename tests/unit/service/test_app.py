@@ -141,6 +141,13 @@ async def test_an_unknown_strategy_names_its_variable(monkeypatch: pytest.Monkey
             pass
 
 
+async def test_a_client_takes_no_url_in_place_of_settings() -> None:
+    """The error names what to pass."""
+    with pytest.raises(ConfigError, match=r"^settings have to be Settings, not str; "):
+        async with connect_client("redis://localhost"):  # type: ignore[arg-type] # on purpose
+            pass
+
+
 async def test_a_client_needs_a_place_for_its_replies() -> None:
     """Where replies are not allowed anywhere, it says so."""
     settings = Settings(bus=BusSettings(reply_prefixes=()))

@@ -77,6 +77,15 @@ async def test_the_passage_that_answers_is_recalled(ask: Any, layout: str) -> No
     assert (decision.decision, decision.reason) == ("truncated", "passages")
 
 
+async def test_a_cut_row_of_the_newest_turn_has_no_second_decision(ask: Any) -> None:
+    """Its passage was a candidate for a recall, but the newest turn shows the row."""
+    rows = history(2, m0=f"The cabin has a key. {'Unrelated. ' * 200}")
+    content = await ask(rows, memory_tokens=300)
+
+    assert [each.message_ids for each in content.decisions] == [["m0"], ["m1"]]
+    assert content.decisions[0].reason == "message_chars"
+
+
 @pytest.mark.parametrize("layout", ["tagged", "chat"])
 async def test_an_old_row_is_recalled(ask: Any, layout: str) -> None:
     """It is under its day before the current input, and its decision has its score."""

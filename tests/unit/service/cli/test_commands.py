@@ -297,6 +297,14 @@ def test_settings_are_shown_with_their_origin(ctxb: Ctxb, monkeypatch: pytest.Mo
         ("prompts: {sections: [{label: x, file: x.md}]}", "prompts.sections: x.md: there is no"),
         ("bus: {url: 'localhost:6379'}", "bus.url: 'localhost' is unknown"),
         ("bus: {url: '127.0.0.1:6379'}", "bus.url: '127.0.0.1' is unknown"),
+        ("bus: {url: 'redis://h:99999/0'}", "c.yml:1:7  bus.url: host and port cannot be read"),
+        ("bus: {url: 'redis://h/x'}", "c.yml:1:7  bus.url: the database after the host"),
+        ("bus: {url: 'redis+cluster://h/x'}", "bus.url: the database after the host"),
+        ("bus: {url: 'redis://h?x=1'}", "c.yml:1:7  bus.url: its options (x) cannot be used"),
+        ("bus: {url: 'unix://'}", "c.yml:1:7  bus.url: names no socket; one is unix:///run/"),
+        ("bus: {url: redis://h, tls: {ca_file: x}}", "c.yml:1:29  bus.tls: TLS is used only if"),
+        ("bus: {url: redis}", "c.yml:1:7  bus.url: 'redis' is no URL; a URL begins with redis://"),
+        ("store: {url: memory}", "store.url: 'memory' is no URL; a URL begins with memory://\n"),
         ("store: {url: 'mysql://h/d'}", "store.url: 'mysql' is unknown"),
         ("store: {url: ctxb.db}", "; did you mean sqlite:///ctxb.db?\n"),
         ("store: {url: /data/h.sqlite3}", "; did you mean sqlite:////data/h.sqlite3?\n"),
@@ -359,6 +367,22 @@ def test_settings_that_work_are_valid(ctxb: Ctxb) -> None:
     Path("c.yml").write_text("memory: {limit: 5}")
     assert "ok: c.yml" in ctxb("config", "validate", "c.yml").stdout
     assert "ok: the settings" in ctxb("config", "validate").stdout
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "memory://",
+        "redis://me:secret@h/2?protocol=3",
+        "rediss://h?ssl_check_hostname=False",
+        "redis+cluster://h:7000",
+        "unix:///run/redis.sock?db=1",
+    ],
+)
+def test_urls_of_a_bus_that_work_are_valid(url: str, ctxb: Ctxb) -> None:
+    """Nothing connects to them."""
+    Path("c.yml").write_text(f"bus: {{url: '{url}'}}")
+    assert "ok: c.yml" in ctxb("config", "validate", "c.yml").stdout
 
 
 def test_outdated_settings_are_reported(ctxb: Ctxb) -> None:

@@ -1,5 +1,7 @@
 """Errors become exit codes in one place."""
 
+from typing import Literal
+
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -75,3 +77,21 @@ def test_each_problem_of_the_settings_is_an_error() -> None:
     result = CliRunner().invoke(app, ["fail"])
     assert result.exit_code == Exit.CONFIGURATION
     assert result.stderr == "error: c.yml:1:1  a: is wrong\n  quite\nerror: b: is odd\n"
+
+
+@pytest.mark.parametrize("arguments", [["--level", "loud"], ["go", "--colour", "loud"]])
+def test_a_wrong_choice_is_reported_in_plain_words(arguments: list[str]) -> None:
+    """Of the whole program or of a command: the message names the choices, and no class."""
+    app = typer.Typer(cls=ErrorsBecomeExits)
+
+    @app.callback()
+    def root(level: Literal["low", "high"] = "low") -> None:
+        """Make a group of it."""
+
+    @app.command()
+    def go(colour: Literal["red", "blue"] = "red") -> None:
+        """Do nothing."""
+
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == Exit.USAGE
+    assert f"Invalid value for '{arguments[-2]}': 'loud' is not one of" in result.stderr

@@ -20,6 +20,7 @@ from service.conversation.shapes import messages_from_dicts
 from service.conversation.strategies import (
     ContextStrategy,
     SlidingWindowStrategy,
+    SummarizationStrategy,
     WindowSizeContext,
 )
 from tests.unit.service.conversation.managing import (
@@ -354,6 +355,35 @@ async def test_a_summary_that_does_no_good_is_refused(summariser: Summariser, re
     assert context.messages == before
     assert context.build().usage["total"] <= 1000
     assert bool(made.detail) == (refusal == "summarizer_failed")
+
+
+class Plain(Summariser):
+    """Forgets to be a coroutine function."""
+
+    def summarize(self, messages: Sequence[Message], *, max_tokens: int) -> Any:
+        """Return the text, which nobody can await."""
+        return f"{len(messages)} in {max_tokens}"
+
+
+@pytest.mark.parametrize(
+    ("summariser", "problem"),
+    [
+        (Plain(), r"^summarize has to be an async function, but returned '\d+ in"),
+        (Summariser({"text": "In short."}), r"^summarize has to return a text, not \{'text'"),  # type: ignore[arg-type] # on purpose
+    ],
+)
+async def test_what_a_summarizer_has_to_return_is_named(
+    summariser: Summariser, problem: str
+) -> None:
+    """By the manager and by the strategy, and the history stays."""
+    context = long(100)
+    before = context.get_conversation_history()
+    strategy = SummarizationStrategy(summariser, preserve_recent=2, max_tokens=100)
+
+    for compacting in (compacted(context, summariser), strategy.compact(before)):
+        with pytest.raises(TypeError, match=problem):
+            await compacting
+    assert context.messages == before
 
 
 async def test_what_is_said_meanwhile_stays() -> None:

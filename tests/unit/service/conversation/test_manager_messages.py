@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from formatters.repair.sequence import EMPTY
 from service.adapters.memory.store import MemoryHistory
 from service.conversation.context_config import ContextConfig
 from service.conversation.frame import MAX_LINE, describe_call
@@ -349,6 +350,16 @@ def test_results_name_their_calls_where_that_is_requested() -> None:
 
     assert contents(log.messages)[-1] == '[#1: search(q="x")]\nfound'
     assert heard.heard[-1] == ("tool", "c1", "search", "found")
+
+
+@pytest.mark.parametrize("result", [None, "", " \n"])
+def test_an_empty_result_is_named_after_its_call_too(result: str | None) -> None:
+    """The line about the call doesn't replace the sentence that says it is empty."""
+    log = manager(ContextConfig(correlate_results=True))
+    log.add_assistant_message("", CALLS)
+    log.add_tool_result(tool_call_id="c1", name="search", result=result)
+
+    assert contents(log.messages)[-1] == f'[#1: search(q="x")]\n{EMPTY}'
 
 
 A, B = said("user", "a"), said("user", "b")

@@ -739,6 +739,15 @@ def test_ids_of_result_rows_with_a_lone_surrogate_are_refused(key: str) -> None:
         read_row(ResultRow, json.dumps(row).encode(), max_bytes=10_000)
 
 
+@pytest.mark.parametrize("key", ["owner_key", "id", "role"])
+def test_a_missing_key_of_a_row_is_reported_like_that_of_a_request(key: str) -> None:
+    """In the words of requests, not in those of pydantic."""
+    row = {"id": "a", "owner_key": "o", "role": "AI", "content": "Hi"}
+    del row[key]
+    with pytest.raises(InvalidRequestError, match=f"^/{key}: is required$"):
+        read_row(ResultRow, json.dumps(row).encode(), max_bytes=10_000)
+
+
 CALLS = [{"id": "c1", "function": {"name": "find", "arguments": "{}"}}]
 
 

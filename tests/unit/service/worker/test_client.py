@@ -180,8 +180,39 @@ async def test_a_channel_that_breaks_off_is_reported_to_waiting_callers(bus: Mem
     listening = asyncio.create_task(client.receive(breaking()))
     listening.add_done_callback(client.fail_waiting)
 
-    with pytest.raises(BusError, match="channel of replies"):
-        await client.send(REQUEST)
+    for _ in ("while it waited", "later"):
+        with pytest.raises(BusError, match="channel of replies"):
+            await client.send(REQUEST)
+
+
+async def test_a_closed_client_sends_nothing(bus: MemoryBus) -> None:
+    """Who still waits, or sends later, doesn't get an error about workers."""
+    async with open_client(bus, timeout_seconds=60) as client:
+        waiting = asyncio.create_task(client.send(REQUEST))
+        await heard(bus)
+
+    for send in (waiting, client.send(REQUEST)):
+        with pytest.raises(BusError, match="the client is closed"):
+            await send
+    assert await bus.requests.receive(1, wait=0) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"timeout_seconds": 0}, "timeout_seconds has to be above 0, not 0"),
+        ({"timeout_seconds": -1.5}, "timeout_seconds has to be above 0, not -1.5"),
+        ({"via": "pigeon"}, "via has to be stream or channel, not 'pigeon'"),
+    ],
+)
+async def test_what_cannot_be_sent_is_refused(
+    options: dict[str, Any], problem: str, client: ContextClient, bus: MemoryBus
+) -> None:
+    """No default and no other way is taken instead."""
+    with pytest.raises(InvalidRequestError, match=problem):
+        await client.send(REQUEST, **options)
+
+    assert await bus.requests.receive(1, wait=0) == []
 
 
 async def test_owners_who_chose_one_id_get_their_own_responses(
