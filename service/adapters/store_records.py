@@ -11,7 +11,8 @@ from hashlib import blake2b
 from typing import Final
 from weakref import WeakValueDictionary
 
-from formatters.model import Role
+from formatters.model import Role, ToolCall
+from formatters.printed import dump_calls
 from formatters.rows import (
     MAX_DEPTH,
     ROLES,
@@ -33,6 +34,8 @@ from service.wire.validation import explain_misnamed_content
 
 #: Roles whose rows the memory block prints.
 _PRINTED: Final = frozenset({Role.HUMAN, Role.AI})
+#: Roles whose rows a search finds; results are printed where they are relevant.
+_SEARCHED: Final = _PRINTED | {Role.TOOL}
 #: Characters of a batch that is read in a thread; counting fewer takes less than some 10 ms.
 LARGE_BATCH: Final = 50_000
 
@@ -58,13 +61,20 @@ class Record:
     printed_tokens: int
     #: Tokens of the whole row as a native message, with its calls; 0 if it never is one.
     native_tokens: int
-    #: The text that searches match; empty for rows that are never printed.
-    searched: str = ""
+    #: What a human or an assistant says in it.
+    said: str = ""
+    #: The texts that searches match; none for rows that are never shown.
+    searched: Sequence[str] = ()
 
     @cached_property
     def terms(self) -> Sequence[str]:
         """Return the terms that find the row; computed on demand, for new rows only."""
-        return row_terms(self.searched)
+        return row_terms(*self.searched)
+
+    @cached_property
+    def is_embedded(self) -> bool:
+        """Return whether it gets a vector: one of what is said, if that has a word."""
+        return has_terms(self.said)
 
 
 async def read_batch(
@@ -118,8 +128,29 @@ def sort_times(records: Sequence[Record], before: int) -> list[int]:
 
 def terms_in(body: str) -> Sequence[str]:
     """Return the terms that find a stored row."""
-    row = json.loads(body)
-    return row_terms(read_content(row["content"])) if read_role(row["role"]) in _PRINTED else ()
+    return row_terms(*_searched_texts(json.loads(body)))
+
+
+def _searched_texts(row: Mapping[str, object]) -> tuple[str, ...]:
+    """Return what searches match in a stored row: what it says, and the calls that it makes."""
+    role = read_role(row["role"])
+    if role not in _SEARCHED:
+        return ()
+    text = read_content(row["content"])
+    calls = _read_calls(row) if role in _PRINTED else ()
+    return (text, dump_calls(calls)) if calls else (text,)
+
+
+def _read_calls(row: Mapping[str, object]) -> Sequence[ToolCall]:
+    metadata = row["metadata"]
+    if not isinstance(metadata, dict) or not metadata.get("tool_calls"):
+        return ()  # most rows, without reading the rest of them
+    return read_row(row).tool_calls
+
+
+def has_terms(text: str) -> bool:
+    """Return whether any term finds a text."""
+    return bool(text and row_terms(text))
 
 
 def microseconds(moment: datetime) -> int:
@@ -163,8 +194,8 @@ def _metadata(row: Mapping[str, object]) -> object:
 
 def _to_record(body: str, row: Mapping[str, object], counter: TokenCounter) -> Record:
     text, role = read_content(row["content"]), read_role(row["role"])
-    searched = text if role in _PRINTED else ""
-    printed = truncate(searched, STORED_CHARS)
+    said = text if role in _PRINTED else ""
+    printed = truncate(said, STORED_CHARS)
     tokens = counter.count(text)
     moment = parse_timestamp(row["timestamp"])
     conversation_id = row.get("conversation_id")
@@ -176,7 +207,8 @@ def _to_record(body: str, row: Mapping[str, object], counter: TokenCounter) -> R
         tokens=tokens,
         printed_tokens=tokens if printed == text else counter.count(printed),
         native_tokens=0 if role is Role.OTHER else tokens + _message_overhead(row, counter),
-        searched=searched,
+        said=said,
+        searched=_searched_texts(row),
     )
 
 

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from hashlib import blake2b
-from itertools import islice
+from itertools import chain, islice
 from threading import Lock
 from typing import Final, NamedTuple
 
@@ -263,21 +263,26 @@ MAX_ROW_CHARS: Final = 5_000
 MAX_ROW_TERMS: Final = 1_000
 
 
-def row_terms(text: str) -> tuple[str, ...]:
+def row_terms(*texts: str) -> tuple[str, ...]:
     """Return the terms of a row: the stems of its words, the words, and pairs of characters.
 
     The words themselves are included because the language of a short row may not be recognized, so
-    that its stems differ from those of the question.
+    that its stems differ from those of the question. Each text has a language of its own: what a
+    row says, and the calls that it makes.
     """
-    text = text[:MAX_ROW_CHARS]
-    plain = plain_words(text)
-    language = detect_language(plain)
-    terms = (*analyze(text, language).stems, *without_stop_words(plain, language))
+    terms = chain.from_iterable(_text_terms(text[:MAX_ROW_CHARS]) for text in texts)
     return tuple(islice(dict.fromkeys(terms), MAX_ROW_TERMS))
 
 
+def _text_terms(text: str) -> Iterator[str]:
+    plain = plain_words(text)
+    language = detect_language(plain)
+    yield from analyze(text, language).stems
+    yield from without_stop_words(plain, language)
+
+
 #: To be increased with a change of the rules that doesn't affect the texts below.
-VERSION: Final = 2
+VERSION: Final = 3
 
 #: Texts whose terms depend on stemmers, stop words, limits and Unicode.
 _TEXTS: Final = (
