@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import Final
 from weakref import WeakValueDictionary
 
-from formatters.model import Role, ToolCall
+from formatters.model import Role
 from formatters.printed import dump_calls
 from formatters.rows import (
     MAX_DEPTH,
@@ -34,8 +34,6 @@ from service.wire.validation import explain_misnamed_content
 
 #: Roles whose rows the memory block prints.
 _PRINTED: Final = frozenset({Role.HUMAN, Role.AI})
-#: Roles whose rows a search finds; results are printed where they are relevant.
-_SEARCHED: Final = _PRINTED | {Role.TOOL}
 #: Characters of a batch that is read in a thread; counting fewer takes less than some 10 ms.
 LARGE_BATCH: Final = 50_000
 
@@ -61,15 +59,14 @@ class Record:
     printed_tokens: int
     #: Tokens of the whole row as a native message, with its calls; 0 if it never is one.
     native_tokens: int
-    #: What a human or an assistant says in it.
+    #: What searches match: the text of a human or an assistant, and that of calls or a result.
     said: str = ""
-    #: The texts that searches match; none for rows that are never shown.
-    searched: Sequence[str] = ()
+    of_tools: str = ""
 
     @cached_property
     def terms(self) -> Sequence[str]:
         """Return the terms that find the row; computed on demand, for new rows only."""
-        return row_terms(*self.searched)
+        return row_terms(self.said, self.of_tools)
 
     @cached_property
     def is_embedded(self) -> bool:
@@ -128,24 +125,15 @@ def sort_times(records: Sequence[Record], before: int) -> list[int]:
 
 def terms_in(body: str) -> Sequence[str]:
     """Return the terms that find a stored row."""
-    return row_terms(*_searched_texts(json.loads(body)))
+    row = json.loads(body)
+    return row_terms(*_read_searched(row, read_content(row["content"]), read_role(row["role"])))
 
 
-def _searched_texts(row: Mapping[str, object]) -> tuple[str, ...]:
-    """Return what searches match in a stored row: what it says, and the calls that it makes."""
-    role = read_role(row["role"])
-    if role not in _SEARCHED:
-        return ()
-    text = read_content(row["content"])
-    calls = _read_calls(row) if role in _PRINTED else ()
-    return (text, dump_calls(calls)) if calls else (text,)
-
-
-def _read_calls(row: Mapping[str, object]) -> Sequence[ToolCall]:
-    metadata = row["metadata"]
-    if not isinstance(metadata, dict) or not metadata.get("tool_calls"):
-        return ()  # most rows, without reading the rest of them
-    return read_row(row).tool_calls
+def _read_searched(row: Mapping[str, object], text: str, role: Role) -> tuple[str, str]:
+    """Return what searches match in a row: what is said, and the text of calls or of a result."""
+    if role in _PRINTED:
+        return text, dump_calls(read_row(row).tool_calls) if _may_call(row) else ""
+    return "", text if role is Role.TOOL else ""
 
 
 def has_terms(text: str) -> bool:
@@ -194,7 +182,7 @@ def _metadata(row: Mapping[str, object]) -> object:
 
 def _to_record(body: str, row: Mapping[str, object], counter: TokenCounter) -> Record:
     text, role = read_content(row["content"]), read_role(row["role"])
-    said = text if role in _PRINTED else ""
+    said, of_tools = _read_searched(row, text, role)
     printed = truncate(said, STORED_CHARS)
     tokens = counter.count(text)
     moment = parse_timestamp(row["timestamp"])
@@ -208,17 +196,22 @@ def _to_record(body: str, row: Mapping[str, object], counter: TokenCounter) -> R
         printed_tokens=tokens if printed == text else counter.count(printed),
         native_tokens=0 if role is Role.OTHER else tokens + _message_overhead(row, counter),
         said=said,
-        searched=_searched_texts(row),
+        of_tools=of_tools,
     )
 
 
 def _message_overhead(row: Mapping[str, object], counter: TokenCounter) -> int:
     """Return the tokens of a native message besides its content: the overhead, and its calls."""
-    metadata = row["metadata"]
-    if not isinstance(metadata, dict) or not metadata.get("tool_calls"):
+    if not _may_call(row):
         return MESSAGE_OVERHEAD
     message = replace(read_row(row), content="")
     return messages_tokens([message], counter.count) if message.tool_calls else MESSAGE_OVERHEAD
+
+
+def _may_call(row: Mapping[str, object]) -> bool:
+    """Return whether a row may have calls, without reading all of it: most rows have none."""
+    metadata = row["metadata"]
+    return isinstance(metadata, dict) and bool(metadata.get("tool_calls"))
 
 
 def _is_large(rows: Sequence[object]) -> bool:

@@ -100,7 +100,7 @@ def test_keys_of_other_services_are_left_out() -> None:
 )
 def test_a_misspelt_row_is_refused(row: dict[str, object], error: str) -> None:
     """No context would show it. A role that is nobody's slip is kept, without being shown."""
-    assert read(role="system", content="hi").searched == ()
+    assert read(role="system", content="hi").terms == ()
     with pytest.raises(InvalidRequestError, match=error):
         read_records([{"id": "a", **row}], None, Characters())
 
@@ -246,11 +246,13 @@ def test_of_equal_ids_the_first_stands() -> None:
 def test_calls_and_results_are_searched() -> None:
     """Calls with all arguments, beside what is said; only what is said gets a vector."""
     calling = read(role="AI", content="Wait", metadata=CALLING)
-    assert calling.searched == ("Wait", 'look {"a": 1}')
+    assert (calling.said, calling.of_tools) == ("Wait", 'look {"a": 1}')
     assert terms_in(calling.body) == calling.terms == ("wait", "look", "1")
-    assert read(role="TOOL", content="Boats").searched == ("Boats",)
-    assert read(role="TOOL", content="Boats", metadata=CALLING).searched == ("Boats",)
-    assert read(content="Boats", metadata={"tool_calls": [1]}).searched == ("Boats",)
+    for metadata in ({}, CALLING):
+        result = read(role="TOOL", content="Boats", metadata=metadata)
+        assert (result.said, result.of_tools) == ("", "Boats")
+        assert terms_in(result.body) == result.terms == ("boat", "boats")
+    assert read(content="Boats", metadata={"tool_calls": [1]}).of_tools == ""
 
     assert calling.is_embedded
     assert not read(content=" ", metadata=CALLING).is_embedded
