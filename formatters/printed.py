@@ -94,6 +94,11 @@ def list_arguments(calls: Sequence[ToolCall]) -> str:
     """Return calls with all their arguments as JSON; empty if an annotation shows as much."""
     if len(calls) <= MAX_TOOLS and all(map(_is_annotated, calls)):
         return ""
+    return dump_calls(calls)
+
+
+def dump_calls(calls: Sequence[ToolCall]) -> str:
+    """Return calls with all their arguments as JSON."""
     return "; ".join(f"{call.name} {dump_value(call.arguments)}" for call in calls)
 
 

@@ -12,6 +12,7 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from formatters.model import Role
+from formatters.printed import dump_calls
 from formatters.rows import (
     MAX_DEPTH,
     ROLES,
@@ -58,13 +59,19 @@ class Record:
     printed_tokens: int
     #: Tokens of the whole row as a native message, with its calls; 0 if it never is one.
     native_tokens: int
-    #: The text that searches match; empty for rows that are never printed.
-    searched: str = ""
+    #: What searches match: the text of a human or an assistant, and that of calls or a result.
+    said: str = ""
+    of_tools: str = ""
 
     @cached_property
     def terms(self) -> Sequence[str]:
         """Return the terms that find the row; computed on demand, for new rows only."""
-        return row_terms(self.searched)
+        return row_terms(self.said, self.of_tools)
+
+    @cached_property
+    def is_embedded(self) -> bool:
+        """Return whether it gets a vector: one of what is said, if that has a word."""
+        return has_terms(self.said)
 
 
 async def read_batch(
@@ -119,7 +126,19 @@ def sort_times(records: Sequence[Record], before: int) -> list[int]:
 def terms_in(body: str) -> Sequence[str]:
     """Return the terms that find a stored row."""
     row = json.loads(body)
-    return row_terms(read_content(row["content"])) if read_role(row["role"]) in _PRINTED else ()
+    return row_terms(*_read_searched(row, read_content(row["content"]), read_role(row["role"])))
+
+
+def _read_searched(row: Mapping[str, object], text: str, role: Role) -> tuple[str, str]:
+    """Return what searches match in a row: what is said, and the text of calls or of a result."""
+    if role in _PRINTED:
+        return text, dump_calls(read_row(row).tool_calls) if _may_call(row) else ""
+    return "", text if role is Role.TOOL else ""
+
+
+def has_terms(text: str) -> bool:
+    """Return whether any term finds a text."""
+    return bool(text and row_terms(text))
 
 
 def microseconds(moment: datetime) -> int:
@@ -163,8 +182,8 @@ def _metadata(row: Mapping[str, object]) -> object:
 
 def _to_record(body: str, row: Mapping[str, object], counter: TokenCounter) -> Record:
     text, role = read_content(row["content"]), read_role(row["role"])
-    searched = text if role in _PRINTED else ""
-    printed = truncate(searched, STORED_CHARS)
+    said, of_tools = _read_searched(row, text, role)
+    printed = truncate(said, STORED_CHARS)
     tokens = counter.count(text)
     moment = parse_timestamp(row["timestamp"])
     conversation_id = row.get("conversation_id")
@@ -176,17 +195,23 @@ def _to_record(body: str, row: Mapping[str, object], counter: TokenCounter) -> R
         tokens=tokens,
         printed_tokens=tokens if printed == text else counter.count(printed),
         native_tokens=0 if role is Role.OTHER else tokens + _message_overhead(row, counter),
-        searched=searched,
+        said=said,
+        of_tools=of_tools,
     )
 
 
 def _message_overhead(row: Mapping[str, object], counter: TokenCounter) -> int:
     """Return the tokens of a native message besides its content: the overhead, and its calls."""
-    metadata = row["metadata"]
-    if not isinstance(metadata, dict) or not metadata.get("tool_calls"):
+    if not _may_call(row):
         return MESSAGE_OVERHEAD
     message = replace(read_row(row), content="")
     return messages_tokens([message], counter.count) if message.tool_calls else MESSAGE_OVERHEAD
+
+
+def _may_call(row: Mapping[str, object]) -> bool:
+    """Return whether a row may have calls, without reading all of it: most rows have none."""
+    metadata = row["metadata"]
+    return isinstance(metadata, dict) and bool(metadata.get("tool_calls"))
 
 
 def _is_large(rows: Sequence[object]) -> bool:

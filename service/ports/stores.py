@@ -323,7 +323,7 @@ class VectorStore(Protocol):
     ) -> Sequence[NumberedVector]:
         """Return the vectors of a model that the newest rows have, newest first.
 
-        The newest rows are those that arrived last, of those that searches find: at most ``limit``,
+        The newest rows are those that arrived last, of those that get vectors: at most ``limit``,
         all of them after the number ``after``.
         """
 

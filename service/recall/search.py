@@ -6,12 +6,15 @@ in pairs. Everything here concerns one owner; terms are keys that a store makes 
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import combinations, islice, zip_longest
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from service.recall.bm25 import idf
+
+#: Where a row is in a history: places are in the order of the rows.
+Place = TypeVar("Place", int, tuple[int, int])
 
 #: The most rows that are requested of an index: reading and scoring them takes some milliseconds.
 MAX_FOUND: Final = 2_000
@@ -23,6 +26,11 @@ NEIGHBOUR_DISTANCE: Final = 4
 NEIGHBOUR_WEIGHT: Final = 0.5
 #: The distance up to which rows around a hit are read, in printed tokens.
 CONTEXT_TOKENS: Final = 150
+#: The rows before and after a hit that are read if it has no printed tokens, such as a tool result:
+#: its call precedes it, and other results of that message may be between them. Any number of such
+#: rows may have the same position in tokens.
+ROWS_BEFORE: Final = 6
+ROWS_AFTER: Final = 2
 #: Of a search for n rows, the best n / `ROWS_PER_HIT` hits are looked up.
 ROWS_PER_HIT: Final = 2
 
@@ -52,6 +60,15 @@ class RowPosition(NamedTuple):
     total: int
     #: Tokens of the row.
     own: int
+
+
+class TokenRange(NamedTuple):
+    """The rows to read around a hit, by their positions; both ends are included."""
+
+    first: int
+    last: int
+    #: The rank of the hit, counted from 0.
+    rank: int
 
 
 class Hit(NamedTuple):
@@ -124,22 +141,32 @@ def merge_hits(one: Sequence[int], other: Sequence[int], limit: int) -> list[int
     return list(islice(both, limit))
 
 
-def token_ranges(positions: Sequence[RowPosition], end: int) -> list[tuple[int, int]]:
+def take_best(ranked: Iterable[tuple[int, Place]], limit: int) -> list[Place]:
+    """Return the places of at most ``limit`` rows around the best hits, each once, newest first.
+
+    They are given with the ranks of the hits that they are around.
+    """
+    best = islice(dict.fromkeys(place for _, place in sorted(ranked)), limit)
+    return sorted(best, reverse=True)
+
+
+def token_ranges(positions: Sequence[RowPosition], end: int) -> list[TokenRange]:
     """Return the ranges of positions to read: the hits with `CONTEXT_TOKENS` around each of them.
 
-    ``positions`` are those of the hits, the best first; ranges end at the position ``end``. They
-    come in the order of the hits and don't overlap: what is around two hits belongs to the better
-    one, as the number of rows to read is limited. A range may contain no row.
+    ``positions`` are those of the hits, the best first; hits without tokens have no range. Ranges
+    end at the position ``end``. They come in the order of the hits and don't overlap: what is
+    around two hits belongs to the better one, as the number of rows to read is limited. A range may
+    contain no row.
     """
-    ranges: list[tuple[int, int]] = []
+    ranges: list[TokenRange] = []
     taken: list[tuple[int, int]] = []
-    for position in positions:
-        if position.total > end:
+    for rank, position in enumerate(positions):
+        if position.total > end or not position.own:
             continue
         first = position.total - position.own - CONTEXT_TOKENS + 1
         last = min(position.total + CONTEXT_TOKENS, end)
         free = list(_free_ranges(taken, first, last))
-        ranges += free
+        ranges += [TokenRange(*part, rank) for part in free]
         for part in free:
             insort(taken, part)
     return ranges

@@ -9,10 +9,10 @@ have only those in common with their other forms.
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from hashlib import blake2b
-from itertools import islice
+from itertools import chain, islice
 from threading import Lock
 from typing import Final, NamedTuple
 
@@ -102,16 +102,9 @@ _ANALYSES: Final = _Analyses(CACHED_CHARS)
 
 
 def _analyze(text: str, language: str) -> Analysis:
-    stop_words = STOP_WORDS[language]
     beginning = text[:MAX_TEXT_CHARS]
-    kept = [word for word in words(beginning) if word not in stop_words]
-    plain = [word for word in kept if not is_cjk(word)]
-    base = [IRREGULAR.get(word, word) for word in plain] if language == DEFAULT else plain
-    cjk = [word for word in kept if is_cjk(word)]
-    pairs = [pair for run in cjk for pair in _runs_of(run, 2) if pair not in STOP_PAIRS]
-    pairs += [character for run in cjk if len(run) > 1 for character in _HAN.findall(run)]
-    # a new stemmer for each text, since its state can't be shared by threads; it takes 1 µs
-    stems = Counter([*Stemmer(language).stemWords(base), *pairs])
+    plain, pairs = _split(words(beginning), language)
+    stems = Counter([*_stem(plain, language), *pairs])
     grams = Counter([*(gram for word in plain for gram in _runs_of(f"_{word}_", GRAM)), *pairs])
     wide = cjk_chars(text)
     name, colon, _ = text[: SPEAKER_CHARS + 1].partition(":")
@@ -125,6 +118,24 @@ def _analyze(text: str, language: str) -> Analysis:
         asks=text.rstrip().endswith(("?", "？")),
         speaker=frozenset(words(name)) if colon else None,
     )
+
+
+def _split(found: Iterable[str], language: str) -> tuple[list[str], list[str]]:
+    """Return the words that say something, and pairs of the characters of CJK ones, with Han."""
+    stop_words = STOP_WORDS[language]
+    kept = [word for word in found if word not in stop_words]
+    plain = [word for word in kept if not is_cjk(word)]
+    cjk = [word for word in kept if is_cjk(word)]
+    pairs = [pair for run in cjk for pair in _runs_of(run, 2) if pair not in STOP_PAIRS]
+    pairs += [character for run in cjk if len(run) > 1 for character in _HAN.findall(run)]
+    return plain, pairs
+
+
+def _stem(plain: Sequence[str], language: str) -> list[str]:
+    base = [IRREGULAR.get(word, word) for word in plain] if language == DEFAULT else plain
+    # a new stemmer for each text, since its state can't be shared by threads; it takes 1 µs
+    stems: list[str] = Stemmer(language).stemWords(base)
+    return stems
 
 
 def words(text: str) -> list[str]:
@@ -263,21 +274,36 @@ MAX_ROW_CHARS: Final = 5_000
 MAX_ROW_TERMS: Final = 1_000
 
 
-def row_terms(text: str) -> tuple[str, ...]:
+def row_terms(said: str, of_tools: str = "") -> tuple[str, ...]:
     """Return the terms of a row: the stems of its words, the words, and pairs of characters.
 
     The words themselves are included because the language of a short row may not be recognized, so
-    that its stems differ from those of the question.
+    that its stems differ from those of the question. What is said and the text of calls or results
+    each have a language of their own.
     """
-    text = text[:MAX_ROW_CHARS]
-    plain = plain_words(text)
-    language = detect_language(plain)
-    terms = (*analyze(text, language).stems, *without_stop_words(plain, language))
+    terms = chain(_said_terms(said[:MAX_ROW_CHARS]), _tool_terms(of_tools[:MAX_ROW_CHARS]))
     return tuple(islice(dict.fromkeys(terms), MAX_ROW_TERMS))
 
 
+def _said_terms(text: str) -> Iterator[str]:
+    plain = plain_words(text)
+    language = detect_language(plain)
+    # the first ranking of the row needs the same analysis
+    yield from analyze(text, language).stems
+    yield from without_stop_words(plain, language)
+
+
+def _tool_terms(text: str) -> Iterator[str]:
+    """Yield the same terms without a whole analysis, which long texts would fill the cache with."""
+    found = words(text)
+    plain = [word for word in found if not is_cjk(word)]
+    language = detect_language(plain)
+    plain, pairs = _split(found, language)
+    yield from (*_stem(plain, language), *pairs, *plain)
+
+
 #: To be increased with a change of the rules that doesn't affect the texts below.
-VERSION: Final = 2
+VERSION: Final = 3
 
 #: Texts whose terms depend on stemmers, stop words, limits and Unicode.
 _TEXTS: Final = (

@@ -92,6 +92,72 @@ async def test_similar_rows_are_hits_without_a_term(stores: Stores) -> None:
     assert await found(stores, similar=[2], owner="p", most=4) == "z y x"
 
 
+def steps(*names: str, prefix: str = "x", **fields: object) -> list[Row]:
+    """Return rows of an agent that only calls tools, a second apart: calls, and results."""
+    rows = []
+    for n, name in enumerate(names):
+        time = RECEIPT + timedelta(seconds=n)
+        call = {"id": name, "name": "look", "arguments": {"path": f"{name}.py"}}
+        called = {"role": "AI", "metadata": {"tool_calls": [call]}}
+        result = {"role": "TOOL", "metadata": {"tool_call_id": name}}
+        rows.append(row(f"{prefix}c{name[1:]}", time, "", **called, **fields))
+        rows.append(
+            row(f"{prefix}r{name[1:]}", time, f"shows {name} {name}line", **result, **fields)
+        )
+    return rows
+
+
+async def test_tool_results_and_calls_are_found(stores: Stores) -> None:
+    """By what a result says, and by each argument and the name of a call."""
+    call = {"id": "1", "name": "get_weather", "arguments": {"days": 3, "where": {"city": "Lagos"}}}
+    called = {"role": "AI", "metadata": {"tool_calls": [call]}}
+    long = " ".join(["far"] * 200)
+    await say(stores, "a word", f"b {long}", f"c {long}")
+    rows = [row("call", at(10), "", **called), row("result", at(11), "Rainy", role="TOOL")]
+    await stores.history.append("o", [*rows, row("x", at(12), f"x {long}"), row("y", at(13), long)])
+
+    assert await found(stores, "raini") == "y x result call c b a"
+    for term in ("lago", "weather", "citi"):
+        assert await found(stores, term) == "x result call c b a", term
+    assert await found(stores, "raini", before="result") == ""
+    await stores.history.prune("o", ["call", "result"])
+    assert await found(stores, "raini", "lago") == ""
+    await stores.history.restore("o", ["call", "result"])
+    assert await found(stores, "raini", "lago") == "y x result call c b a"
+
+
+async def test_rows_without_tokens_are_found_in_a_long_run(stores: Stores) -> None:
+    """A hit among many calls and results brings those next to it, not the first of them."""
+    names = [f"n{n}" for n in range(200)]
+    await stores.history.append("o", steps(*names, conversation_id="x"))
+    await stores.history.append("o", steps(*names, prefix="y"), conversation_id="y")
+    await stores.history.append(
+        "o", [row("end", RECEIPT + timedelta(days=1), "end", conversation_id="x")]
+    )
+
+    older = "xc150 xr149 xc149 xr148 xc148 xr147"
+    assert await found(stores, "n150line", conversation="x") == f"xr151 xc151 xr150 {older}"
+    assert await found(stores, "n150line", conversation="x", before="xc151") == f"xr150 {older}"
+    assert await found(stores, "n150line", conversation="x", before="xr150") == ""
+    assert "xr150" in (await found(stores, "n150line")).split()
+    two = (await found(stores, "n150line", "n148line", conversation="x")).split()
+    assert two == [
+        "xr151",
+        "xc151",
+        "xr150",
+        "xc150",
+        "xr149",
+        "xc149",
+        "xr148",
+        "xc148",
+        "xr147",
+        "xc147",
+        "xr146",
+        "xc146",
+        "xr145",
+    ]
+
+
 async def test_a_search_is_of_one_owner_and_conversation(stores: Stores) -> None:
     """What others have said of it is neither found nor around it."""
     for owner in ("o", "p"):

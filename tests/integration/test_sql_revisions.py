@@ -325,6 +325,31 @@ async def test_an_index_of_other_rules_is_made_again(url: str) -> None:
     assert counts(await terms(url)) == counts(before)
 
 
+async def test_tool_results_and_calls_of_older_rules_are_indexed(url: str) -> None:
+    """Rules up to 2 left them out; what is said stays as it is."""
+    await upgrade(url)
+    call = {"id": "1", "name": "look", "arguments": {"where": "lake"}}
+    called = {"role": "AI", "content": "", "metadata": {"tool_calls": [call]}}
+    result = {"role": "TOOL", "content": "a boat"}
+    rows = [{**row(1), "content": "hi"}, {**row(2), **called}, {**row(3), **result}, row(4)]
+    async with open_sql_store(url, Words, Clock()) as stores:
+        await stores.history.append("o", rows)
+    before = await terms(url)
+    database = open_database(url)
+    await database.write(lambda connection: unindex_rows(connection, "o", [2, 3]))
+    await database.aclose()
+    await execute(url, "UPDATE index_rules SET rules = '2-bd9795340947'")
+    assert await logged_at_start(url) == [OUTDATED]
+
+    assert await reindex(url) == 2
+
+    assert counts(await terms(url)) == counts(before)
+    async with open_sql_store(url, Words, Clock()) as stores:
+        for word in ("boat", "lake"):
+            found = await stores.history.search("o", None, SearchRequest([word], "4", 9))
+            assert [each["id"] for each in found] == ["3", "2", "1"]
+
+
 async def test_a_pass_for_rules_that_have_changed_again_begins_again(url: str) -> None:
     """And two that run at the same time are one."""
     await upgrade(url)

@@ -90,15 +90,25 @@ async def test_a_vector_is_its_owners_alone(stage: Stage) -> None:
 
 async def test_only_what_searches_find_gets_a_vector(stage: Stage) -> None:
     """No results of tools, no empty rows, and no pruned ones until they are restored."""
+    calling = {"tool_calls": [{"id": "1", "name": "look", "arguments": {"where": "boat"}}]}
     await stage.append("o", "tool", role="TOOL")
     await stage.append("o", "empty", content="")
-    await stage.append("o", "a", "b", "c")
+    await stage.append("o", *[f"call{n}" for n in range(9)], content="", metadata=calling)
+    await stage.append("o", *[f"dots{n}" for n in range(9)], content="...", metadata=calling)
+    await stage.append("o", "a", "b", metadata=calling)
+    await stage.append("o", "c")
     await stage.stores.history.prune("o", ["b"])
 
     assert await stage.taken() == ("o", "a c")
     await stage.stores.history.restore("o", ["b"])
     assert await stage.taken() == ("o", "b")
     assert await stage.taken() is None
+    await stage.append("o", "result", role="TOOL")
+    await stage.append("o", "last call", content="", metadata=calling)
+    await stage.append("o", "d")
+    for limit in (9, 2):
+        newest = await stage.vectors.newest("o", "m", limit, 0)
+        assert [each.id for each in newest] == ["c", "b", "a"][: limit - 1]
 
 
 async def test_a_row_that_is_restored_meanwhile_is_not_forgotten(stage: Stage) -> None:

@@ -2,10 +2,10 @@
 
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter, defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import nlargest
-from itertools import accumulate, islice
+from itertools import accumulate
 from typing import NamedTuple
 
 from formatters.model import Summary
@@ -13,6 +13,8 @@ from service.adapters.store_records import IndexKeys, Record
 from service.ports.stores import ArchivedRow, SearchRequest
 from service.recall.search import (
     MAX_FOUND,
+    ROWS_AFTER,
+    ROWS_BEFORE,
     ROWS_PER_HIT,
     Hit,
     IndexQuery,
@@ -21,6 +23,7 @@ from service.recall.search import (
     choose_query,
     merge_hits,
     rank_hits,
+    take_best,
     token_ranges,
 )
 
@@ -94,11 +97,11 @@ class OwnerRows:
             self.native[scope] -= row.record.native_tokens
 
     def without_vector(self, model: str) -> list[StoredRow]:
-        """Return the rows that searches find and that have no vector of a model, by arrival."""
+        """Return the rows that get vectors and have none of a model, by arrival."""
         rows = (
             row
             for row in self.shown.get(None, [])
-            if row.keys and self.vectors.get(row.record.id, ("",))[0] != model
+            if row.record.is_embedded and self.vectors.get(row.record.id, ("",))[0] != model
         )
         return sorted(rows, key=lambda row: row.sequence)
 
@@ -139,14 +142,22 @@ class OwnerRows:
         best = merge_hits(rank_hits(hits, statistics, most), request.similar, most)
         numbers = set(best)
         indexes |= {row.sequence: at for at, row in enumerate(older) if row.sequence in numbers}
-        totals = list(accumulate((row.record.printed_tokens for row in older), initial=0))
-        positions = [
-            RowPosition(totals[index + 1], older[index].record.printed_tokens)
-            for index in (indexes[number] for number in best if number in indexes)
-        ]
-        rows = (
-            row
-            for first, last in token_ranges(positions, totals[-1])
-            for row in older[bisect_left(totals, first, 1) - 1 : bisect_right(totals, last, 1) - 1]
-        )
-        return sorted(islice(rows, request.max_rows), reverse=True)
+        hit_indexes = [indexes[number] for number in best if number in indexes]
+        around = take_best(_read_around(older, hit_indexes), request.max_rows)
+        return [older[index] for index in around]
+
+
+def _read_around(rows: Sequence[StoredRow], hits: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield the ranks of hits, each with the index of a row around it.
+
+    ``hits`` are the indexes of their rows, the best first.
+    """
+    totals = list(accumulate((row.record.printed_tokens for row in rows), initial=0))
+    positions = [RowPosition(totals[at + 1], rows[at].record.printed_tokens) for at in hits]
+    for first, last, rank in token_ranges(positions, totals[-1]):
+        near = range(bisect_left(totals, first, 1) - 1, bisect_right(totals, last, 1) - 1)
+        yield from ((rank, index) for index in near)
+    for rank, (position, at) in enumerate(zip(positions, hits, strict=True)):
+        if not position.own:
+            near = range(max(at - ROWS_BEFORE, 0), min(at + ROWS_AFTER + 1, len(rows)))
+            yield from ((rank, index) for index in near)

@@ -380,7 +380,7 @@ class MemoryVectors:
             row_id, text = str(row["id"]), read_content(row["content"])
             stored = owner.stored.get(row_id)
             # a deleted row's id may have another text by now
-            if row_id in vectors and stored and stored.record.searched == text:
+            if row_id in vectors and stored and stored.record.said == text:
                 owner.vectors[row_id] = (model, vectors[row_id])
 
     async def read(self, owner_key: str, model: str, ids: Sequence[str]) -> Mapping[str, bytes]:
@@ -395,7 +395,7 @@ class MemoryVectors:
         """Return the vectors of a model that the newest rows have, newest first."""
         owner = self._history.owner(owner_key)
         shown = owner.shown.get(None, ())
-        rows = [row for row in shown if row.keys and row.sequence > after]
+        rows = [row for row in shown if row.record.is_embedded and row.sequence > after]
         newest = nlargest(limit, rows, key=lambda row: row.sequence)
         made = ((row, owner.vectors.get(row.record.id)) for row in newest)
         return [

@@ -2,39 +2,44 @@
 
 Every statement reads ranges of indexes of one owner. A search takes five of them: where the rows
 to search end, how many rows have each term, the newest rows with some of the terms, the positions
-of the best of these, and the rows around those positions.
+of the best of these, and the rows around those positions. If some of the best have no tokens, two
+more read the rows next to these.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from operator import itemgetter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVarTuple
 
 from sqlalchemy import (
     BigInteger,
     Column,
     ColumnElement,
+    FromClause,
     Select,
     and_,
     bindparam,
     column,
     func,
+    literal,
     or_,
     select,
     table,
     true,
     tuple_,
+    union_all,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from formatters.rows import StoredRows
-from service.adapters.sql.queries import IN_CONVERSATION, LIMIT, OWNED, POSITION, owned, scope
+from service.adapters.sql.queries import LIMIT, OWNED, POSITION, owned, read_bodies, scope
 from service.adapters.sql.schema import messages, searched, term_counts
 from service.adapters.store_records import IndexKeys, keys_to_words
 from service.ports.stores import SearchRequest
 from service.recall.search import (
     MAX_FOUND,
+    ROWS_AFTER,
+    ROWS_BEFORE,
     ROWS_PER_HIT,
     Hit,
     IndexQuery,
@@ -43,6 +48,7 @@ from service.recall.search import (
     choose_query,
     merge_hits,
     rank_hits,
+    take_best,
     token_ranges,
 )
 
@@ -77,19 +83,33 @@ async def search_rows(
     most = request.max_rows // ROWS_PER_HIT
     best = merge_hits(rank_hits(hits, statistics, most), request.similar, most)
     rows = await connection.execute(_POSITIONS[dialect], {"in_owner": owner, "numbers": best})
-    of_conversation = conversation is not None
-    positions = {
-        number: RowPosition(in_conversation if of_conversation else in_all, own)
-        for number, in_all, in_conversation, own in rows.all()
-    }
-    best_positions = [positions[number] for number in best if number in positions]
-    ranges = token_ranges(best_positions, getattr(end, total) - end.own)
-    if not ranges:
-        return StoredRows(())
-    values = {**keys, **before, "limit": request.max_rows, **_range_parameters(dialect, ranges)}
-    found = await connection.execute(_AROUND[dialect, total], values)
-    newest_first = sorted(found.all(), key=itemgetter(0, 1), reverse=True)  # by their positions
-    return StoredRows([body for _, _, body in newest_first])
+    by_number = {row.sequence: row for row in rows.all()}
+    found = [by_number[number] for number in best if number in by_number]
+    positions = [RowPosition(getattr(row, total), row.own) for row in found]
+    ranges = token_ranges(positions, getattr(end, total) - end.own)
+    spots = [(row.sort_time, row.sequence, rank) for rank, row in enumerate(found) if not row.own]
+    values = {**keys, **before, "limit": request.max_rows}
+    near = await _read_near(connection, _AROUND[dialect, total], ranges, values)
+    beside = await _read_near(connection, _BESIDE[dialect, total], spots, values)
+    places = take_best([(rank, place) for rank, place, _ in (*near, *beside)], request.max_rows)
+    bodies = {place: body for _, place, body in near}
+    ids = {place: row_id for _, place, row_id in beside if place not in bodies}
+    by_id = await read_bodies(connection, owner, [ids[each] for each in places if each in ids])
+    return StoredRows([by_id[ids[each]] if each in ids else bodies[each] for each in places])
+
+
+async def _read_near(
+    connection: AsyncConnection,
+    statement: "_Near",
+    triples: Sequence[tuple[int, int, int]],
+    values: Mapping[str, object],
+) -> list[tuple[int, tuple[int, int], str]]:
+    """Return the ranks of hits, each with the position of a row around it, and its body or id."""
+    if not triples:
+        return []
+    parameters = {**values, **_triple_parameters(connection.dialect.name, triples)}
+    rows = await connection.execute(statement, parameters)
+    return [(rank, (time, number), text) for rank, time, number, text in rows.all()]
 
 
 async def _read_statistics(
@@ -146,9 +166,9 @@ _COUNTS: Final = _looked_up(
     term_counts.c.term,
     "terms",
 )
-#: The number of each of the owner's rows with the ``numbers``, and its tokens.
+#: The position of each of the owner's rows with the ``numbers``, and its tokens.
 _POSITIONS: Final = _looked_up(
-    select(searched.c.sequence, *_TOKENS)
+    select(searched.c.sequence, searched.c.sort_time, *_TOKENS)
     .select_from(searched)
     .join(
         messages, and_(messages.c.owner_key == searched.c.owner_key, messages.c.id == searched.c.id)
@@ -217,50 +237,64 @@ _HITS: Final[Mapping[str, Callable[[IndexQuery, Sequence[int]], _Hits]]] = {
 }
 
 
-_RANGES: Final = (
-    func.unnest(
-        bindparam("lows", type_=ARRAY(BigInteger)), bindparam("highs", type_=ARRAY(BigInteger))
-    )
-    .table_valued("low", "high")
-    .render_derived("ranges")
+#: The conditions of a scope on the columns of messages, or of an alias of them.
+_Scoped = Callable[[FromClause], Sequence[ColumnElement[bool]]]
+
+_TRIPLES: Final = (
+    func.unnest(*[bindparam(name, type_=ARRAY(BigInteger)) for name in ("ones", "twos", "ranks")])
+    .table_valued("one", "two", "rank")
+    .render_derived("triples")
 )
-_JSON_RANGES: Final = func.json_each(bindparam("ranges")).table_valued("value")
-_JSON_BOUNDS: Final = tuple(
-    func.json_extract(_JSON_RANGES.c.value, f"$[{index}]") for index in (0, 1)
+_JSON_TRIPLES: Final = func.json_each(bindparam("triples")).table_valued("value")
+_JSON_VALUES: Final = tuple(
+    func.json_extract(_JSON_TRIPLES.c.value, f"$[{index}]") for index in range(3)
 )
 
 
-def _range_parameters(dialect: str, ranges: Sequence[tuple[int, int]]) -> Mapping[str, object]:
-    """Return the parameters for ranges of totals; the first range is read first."""
+def _triple_parameters(
+    dialect: str, triples: Sequence[tuple[int, int, int]]
+) -> Mapping[str, object]:
+    """Return the parameters for ranges of totals, or for positions, each with the rank of its hit.
+
+    What comes first is read first.
+    """
     if dialect == "sqlite":
-        return {"ranges": json.dumps(ranges)}
-    lows, highs = zip(*ranges, strict=True)
-    return {"lows": list(lows), "highs": list(highs)}
+        return {"triples": json.dumps(triples)}
+    ones, twos, ranks = zip(*triples, strict=True)
+    return {"ones": list(ones), "twos": list(twos), "ranks": list(ranks)}
 
 
-def _postgres_around(members: ColumnElement[bool], tokens: Column[int]) -> Select[int, int, str]:
-    inside = (members, messages.c.pruned == 0, tokens.between(_RANGES.c.low, _RANGES.c.high))
+#: The ranks of hits, with the positions of rows around them, and their bodies or ids.
+_Near = Select[int, int, int, str]
+
+
+def _postgres_around(scoped: _Scoped, total: str) -> _Near:
+    tokens = messages.c[total]
+    inside = tokens.between(_TRIPLES.c.one, _TRIPLES.c.two)
     # lateral, so that each range is a range of an index, one after the other
-    rows = select(*POSITION, messages.c.body).where(*inside)
+    rows = select(*POSITION, messages.c.body).where(
+        *scoped(messages), messages.c.pruned == 0, inside
+    )
     near = rows.order_by(tokens, *POSITION).limit(LIMIT).lateral("near")
     return (
-        select(near.c.sort_time, near.c.sequence, near.c.body)
-        .select_from(_RANGES.join(near, true()))
+        select(_TRIPLES.c.rank, near.c.sort_time, near.c.sequence, near.c.body)
+        .select_from(_TRIPLES.join(near, true()))
         .where(tuple_(near.c.sort_time, near.c.sequence) < _END)
         .limit(LIMIT)
     )
 
 
-def _sqlite_around(members: ColumnElement[bool], tokens: Column[int]) -> Select[int, int, str]:
+def _sqlite_around(scoped: _Scoped, total: str) -> _Near:
+    first, last, rank = _JSON_VALUES
     inside = and_(
-        members,
+        *scoped(messages),
         messages.c.pruned == 0,
-        tokens.between(_JSON_BOUNDS[0], _JSON_BOUNDS[1]),
+        messages.c[total].between(first, last),
         tuple_(*POSITION) < _END,  # rows without tokens have the total of the row before them
     )
     return (
-        select(*POSITION, messages.c.body)
-        .select_from(_JSON_RANGES)
+        select(rank, *POSITION, messages.c.body)
+        .select_from(_JSON_TRIPLES)
         # an outer join, so that the ranges are read in their order, each by a range of the index.
         # Ranges without a row are left out by a function: SQLite would optimise a comparison to an
         # inner join.
@@ -270,13 +304,69 @@ def _sqlite_around(members: ColumnElement[bool], tokens: Column[int]) -> Select[
     )
 
 
-#: By dialect and scope: positions and bodies of at most ``limit`` rows before ``end_time`` and
-#: ``end_sequence`` whose totals are in the ranges of `_range_parameters`.
-_AROUND: Final = {
-    (dialect, total.name): around(members, total)
-    for dialect, around in (("postgresql", _postgres_around), ("sqlite", _sqlite_around))
-    for members, total in (
-        (OWNED, messages.c.owner_tokens),
-        (and_(OWNED, IN_CONVERSATION), messages.c.conversation_tokens),
+def _postgres_beside(scoped: _Scoped, _total: str) -> _Near:
+    beside = union_all(*_both_sides(scoped, _TRIPLES.c.one, _TRIPLES.c.two)).lateral("beside")
+    return select(_TRIPLES.c.rank, beside.c.sort_time, beside.c.sequence, beside.c.id).select_from(
+        _TRIPLES.join(beside, true())
     )
+
+
+def _sqlite_beside(scoped: _Scoped, _total: str) -> _Near:
+    time, number, rank = _JSON_VALUES
+    sides = [select(side.subquery().c.id) for side in _both_sides(scoped, time, number)]
+    beside = messages.c.id.in_(union_all(*sides))
+    return (
+        select(rank, *POSITION, messages.c.id)
+        .select_from(_JSON_TRIPLES)
+        # an outer join as above, or SQLite would read all rows of the owner
+        .join(messages, and_(OWNED, beside), isouter=True)
+        .where(func.ifnull(messages.c.pruned, 1) == 0)
+    )
+
+
+def _both_sides(
+    scoped: _Scoped, time: ColumnElement[int], number: ColumnElement[int]
+) -> Iterator[Select[int, int, str]]:
+    """Yield selects of the row at a position with those before it, and of those after it."""
+    near = messages.alias("beside")
+    position, spot = tuple_(near.c.sort_time, near.c.sequence), tuple_(time, number)
+    # with ``pruned = 0``, SQLite would choose an index in another order
+    shown = select(near.c.sort_time, near.c.sequence, near.c.id).where(
+        *scoped(near), near.c.pruned != literal(1)
+    )
+    order = (near.c.sort_time, near.c.sequence)
+    older = shown.where(position <= spot).order_by(*(column.desc() for column in order))
+    newer = shown.where(position > spot, position < _END).order_by(*order)
+    for side, count in ((older, ROWS_BEFORE + 1), (newer, ROWS_AFTER)):
+        yield side.limit(count).correlate(_TRIPLES, _JSON_TRIPLES)
+
+
+def _of_owner(table: FromClause) -> Sequence[ColumnElement[bool]]:
+    return (owned(table),)
+
+
+def _of_conversation(table: FromClause) -> Sequence[ColumnElement[bool]]:
+    return owned(table), table.c.conversation_id == bindparam("in_conversation")
+
+
+_SCOPES: Final[Mapping[str, _Scoped]] = {
+    "owner_tokens": _of_owner,
+    "conversation_tokens": _of_conversation,
 }
+
+
+def _in_scopes(
+    by_dialect: Mapping[str, Callable[[_Scoped, str], _Near]],
+) -> Mapping[tuple[str, str], _Near]:
+    return {
+        (dialect, total): around(scoped, total)
+        for dialect, around in by_dialect.items()
+        for total, scoped in _SCOPES.items()
+    }
+
+
+#: By dialect and scope: bodies of at most ``limit`` rows before ``end_time`` and ``end_sequence``
+#: whose totals are in the ranges of `_triple_parameters`.
+_AROUND: Final = _in_scopes({"postgresql": _postgres_around, "sqlite": _sqlite_around})
+#: The same for ids of the rows next to the positions of `_triple_parameters`, without a limit.
+_BESIDE: Final = _in_scopes({"postgresql": _postgres_beside, "sqlite": _sqlite_beside})

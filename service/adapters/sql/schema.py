@@ -184,7 +184,7 @@ indexing: Final = Table(
 #: One row: the rules of `service.recall.terms` by which the keys in ``searched`` were made.
 index_rules: Final = Table("index_rules", metadata, Column("rules", Text, primary_key=True))
 
-#: Vectors of rows in ``searched``; pruned rows keep theirs.
+#: Vectors of the rows in ``searched`` that have printed tokens; pruned rows keep theirs.
 vectors: Final = Table(
     "vectors",
     metadata,

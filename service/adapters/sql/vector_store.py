@@ -20,7 +20,7 @@ from service.adapters.sql.queries import (
     read_bodies,
 )
 from service.adapters.sql.schema import insert, messages, owners, searched, vector_queue, vectors
-from service.adapters.store_records import microseconds
+from service.adapters.store_records import has_terms, microseconds
 from service.ports.stores import Clock, NumberedVector, WaitingRows
 
 #: Microseconds that a process's claim of rows lasts.
@@ -87,8 +87,17 @@ _TAKE: Final = (
 )
 
 
+#: Whether an entry of the index is of a row that prints what is said: tool results and rows with
+#: only calls have no vectors. A value, so that each row is looked up.
+_IS_SAID: Final = (
+    sa.select(messages.c.printed_tokens)
+    .where(messages.c.owner_key == searched.c.owner_key, messages.c.id == searched.c.id)
+    .scalar_subquery()
+) > 0
+
+
 def _waiting(after: Any) -> sa.Select[int, str]:  # noqa: ANN401 - a parameter, or a column
-    """Select an owner's rows after a number that searches find and that have no vector."""
+    """Select an owner's rows after a number that say something and that have no vector."""
     # a value, so that each row is looked up: a planner could join all vectors of the owner
     model = (
         sa.select(vectors.c.model)
@@ -96,7 +105,7 @@ def _waiting(after: Any) -> sa.Select[int, str]:  # noqa: ANN401 - a parameter, 
         .scalar_subquery()
     )
     rows = sa.select(searched.c.sequence, searched.c.id).where(owned(searched))
-    return rows.where(searched.c.sequence > after, model.is_distinct_from(_MODEL))
+    return rows.where(searched.c.sequence > after, model.is_distinct_from(_MODEL), _IS_SAID)
 
 
 #: The first ``limit`` of them.
@@ -123,10 +132,10 @@ _READ: Final = sa.select(vectors.c.id, vectors.c.vector).where(
 )
 
 
-#: The ``limit`` rows that arrived last, of those that searches find.
+#: The ``limit`` rows that arrived last, of those that say something.
 _LAST_ROWS: Final = (
     sa.select(searched.c.owner_key, searched.c.sequence, searched.c.id)
-    .where(owned(searched), searched.c.sequence > _AFTER)
+    .where(owned(searched), searched.c.sequence > _AFTER, _IS_SAID)
     .order_by(searched.c.sequence.desc())
     .limit(LIMIT)
     .subquery("last_rows")
@@ -204,7 +213,9 @@ class SqlVectors:
             values |= {"in_owner": owner, "after": after, "limit": limit}
             found = (await connection.execute(_WAITING, values)).all()
             bodies = await read_bodies(connection, owner, [row.id for row in found])
-            rows = [json.loads(bodies[row.id]) for row in found]
+            read = (json.loads(bodies[row.id]) for row in found)
+            # a row that calls tools may say something without a word
+            rows = [row for row in read if has_terms(read_content(row["content"]))]
             last = found[-1].sequence if found else after
             return WaitingRows(from_key(owner), rows, claim or 0, last)
 

@@ -21,6 +21,7 @@ from service.adapters.store_records import (
     read_batch,
     read_records,
     sort_times,
+    terms_in,
     to_json,
 )
 from service.errors import InvalidRequestError
@@ -99,7 +100,7 @@ def test_keys_of_other_services_are_left_out() -> None:
 )
 def test_a_misspelt_row_is_refused(row: dict[str, object], error: str) -> None:
     """No context would show it. A role that is nobody's slip is kept, without being shown."""
-    assert read(role="system", content="hi").searched == ""
+    assert read(role="system", content="hi").terms == ()
     with pytest.raises(InvalidRequestError, match=error):
         read_records([{"id": "a", **row}], None, Characters())
 
@@ -242,16 +243,32 @@ def test_of_equal_ids_the_first_stands() -> None:
     assert counter.texts == ["first"]
 
 
-@pytest.mark.parametrize(("role", "terms"), [("HUMAN", ("boat", "boats")), ("TOOL", ())])
+def test_calls_and_results_are_searched() -> None:
+    """Calls with all arguments, beside what is said; only what is said gets a vector."""
+    calling = read(role="AI", content="Wait", metadata=CALLING)
+    assert (calling.said, calling.of_tools) == ("Wait", 'look {"a": 1}')
+    assert terms_in(calling.body) == calling.terms == ("wait", "look", "1")
+    for metadata in ({}, CALLING):
+        result = read(role="TOOL", content="Boats", metadata=metadata)
+        assert (result.said, result.of_tools) == ("", "Boats")
+        assert terms_in(result.body) == result.terms == ("boat", "boats")
+    assert read(content="Boats", metadata={"tool_calls": [1]}).of_tools == ""
+
+    assert calling.is_embedded
+    assert not read(content=" ", metadata=CALLING).is_embedded
+    assert not read(role="TOOL", content="Boats").is_embedded
+
+
+@pytest.mark.parametrize(("role", "terms"), [("HUMAN", ("boat", "boats")), ("system", ())])
 def test_terms_are_worked_out_when_they_are_requested(
     monkeypatch: pytest.MonkeyPatch, role: str, terms: tuple[str, ...]
 ) -> None:
     """Reading a row leaves them alone: one that is stored already needs none."""
     asked: list[str] = []
 
-    def noted(text: str) -> tuple[str, ...]:
-        asked.append(text)
-        return row_terms(text)
+    def noted(*texts: str) -> tuple[str, ...]:
+        asked.append(" ".join(texts))
+        return row_terms(*texts)
 
     monkeypatch.setattr(rows, "row_terms", noted)
     (record,) = read_records([{"id": "a", "role": role, "content": "Boats"}], None, Characters())

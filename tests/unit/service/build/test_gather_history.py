@@ -15,6 +15,7 @@ from service.build.gather import KNOWN_WORK, MESSAGE_WORK, SEARCHED_ROWS, work_s
 from service.builder import ContextBuilder
 from service.builder import history as format_history
 from service.config.settings import MemorySettings, Settings
+from service.wire.recall import RecallRequest
 from service.wire.request import BuildRequest
 from tests.support import MakeBuilder, MakeRequest, row
 
@@ -69,6 +70,29 @@ async def test_a_long_history_is_searched(
     assert rest.count == ROWS - len(read)
     assert any(KEY in str(message["content"]) for message in found.content.messages)
     assert found.content.warnings == []
+
+
+@pytest.mark.parametrize("is_call", [True, False])
+async def test_tools_in_a_long_history_are_searched(
+    builder: ContextBuilder, make_request: MakeRequest, is_call: bool
+) -> None:
+    """What only a result, or the second argument of a call, has is shown, also by recalls."""
+    rows = history()
+    arguments = {"path": "notes", "text": KEY} if is_call else {}
+    calls = [{"id": "1", "name": "note", "arguments": arguments}]
+    rows[30] = row(30, "ai", "", metadata={"tool_calls": calls})
+    said = "done" if is_call else KEY
+    rows[31] = row(31, "tool", said, run_id="r30", metadata={"tool_call_id": "1"})
+    found = await built(builder, make_request, "Where is the spare key?", rows)
+
+    read = [message.id for message in found.gathered.history.messages]
+    assert {"m30", "m31"} <= set(read)
+    assert len(read) < MOST
+    assert any(KEY in str(message["content"]) for message in found.content.messages)
+    raw = {"owner_key": "o", "content": {"query": "Where is the spare key?"}}
+    answer = (await builder.recall(RecallRequest.model_validate(raw))).content
+    assert answer.status == "success"
+    assert KEY in answer.text
 
 
 async def test_of_a_long_history_many_rows_are_found(

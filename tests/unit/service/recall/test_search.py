@@ -11,6 +11,7 @@ from service.recall.search import (
     choose_query,
     merge_hits,
     rank_hits,
+    take_best,
     token_ranges,
 )
 
@@ -65,19 +66,29 @@ def test_stretches_keep_the_order_of_the_best() -> None:
         RowPosition(10_500, 10),
     ]
     assert token_ranges(spots, 9_050) == [
-        (5_000 - CONTEXT_TOKENS - 9, 5_000 + CONTEXT_TOKENS),
-        (9_000 - CONTEXT_TOKENS - 9, 9_050),
-        (5_000 - 2 * CONTEXT_TOKENS - 9, 5_000 - CONTEXT_TOKENS - 10),
+        (5_000 - CONTEXT_TOKENS - 9, 5_000 + CONTEXT_TOKENS, 0),
+        (9_000 - CONTEXT_TOKENS - 9, 9_050, 1),
+        (5_000 - 2 * CONTEXT_TOKENS - 9, 5_000 - CONTEXT_TOKENS - 10, 2),
     ]
     around = [RowPosition(1_000, 10), RowPosition(1_400, 10), RowPosition(1_200, 300)]
     assert token_ranges(around, 9_000)[2:] == [
-        (900 - CONTEXT_TOKENS + 1, 1_000 - CONTEXT_TOKENS - 10),
-        (1_000 + CONTEXT_TOKENS + 1, 1_400 - CONTEXT_TOKENS - 10),
+        (900 - CONTEXT_TOKENS + 1, 1_000 - CONTEXT_TOKENS - 10, 2),
+        (1_000 + CONTEXT_TOKENS + 1, 1_400 - CONTEXT_TOKENS - 10, 2),
     ]
     assert token_ranges([RowPosition(1_000, 10)] * 2, 9_000) == [
-        (1_000 - CONTEXT_TOKENS - 9, 1_000 + CONTEXT_TOKENS)
+        (1_000 - CONTEXT_TOKENS - 9, 1_000 + CONTEXT_TOKENS, 0)
     ]
+    unprinted = [RowPosition(1_000, 0), RowPosition(1_000, 10)]
+    assert [each.rank for each in token_ranges(unprinted, 9_000)] == [1]
     assert token_ranges([], 10) == []
+
+
+def test_what_is_around_the_best_hits_is_taken_first() -> None:
+    """A row that is around two of them counts once."""
+    around = [(1, 7), (1, 8), (0, 8), (0, 9), (2, 1)]
+    assert take_best(around, 9) == [9, 8, 7, 1]
+    assert take_best(around, 3) == [9, 8, 7]
+    assert take_best([], 3) == []
 
 
 def test_two_rankings_take_turns() -> None:

@@ -1,5 +1,7 @@
 """What rows are found by."""
 
+import pytest
+
 from formatters.model import Passage, Role
 from service.recall.question import QUESTION_TERMS, question_terms
 from service.recall.terms import MAX_ROW_TERMS, analyze, row_terms, term_rules
@@ -36,6 +38,18 @@ def test_all_that_is_shown_of_a_row_finds_it() -> None:
     assert {reported[-2:], reported[-1]} <= set(row_terms(reported))
 
 
+def test_each_text_of_a_row_has_a_language() -> None:
+    """What is said is German, the arguments of a call aren't; a term of both counts once."""
+    said = "Wir waren mit den Booten auf dem See"
+    assert row_terms(said, "look booten boats") == (*row_terms(said), "look", "boat", "boats")
+
+
+@pytest.mark.parametrize("text", ["We decided about the boats", "Boote auf dem See", "琵琶湖 trip"])
+def test_tools_are_found_by_the_same_terms(text: str) -> None:
+    """As if a human said what a call or a result has."""
+    assert row_terms("", text) == row_terms(text)
+
+
 def test_a_question_without_words_asks_for_those_of_the_last_turn() -> None:
     """'And when was that?' is about what was just said."""
     said = [Passage("The boats came back", Role.HUMAN)]
@@ -57,4 +71,4 @@ def test_the_rules_have_the_name_that_databases_have_noted() -> None:
 
     Write the new name here, and into the list of changes that an upgrade needs that command.
     """
-    assert term_rules() == "2-bd9795340947"
+    assert term_rules() == "3-bd9795340947"
