@@ -8,6 +8,7 @@ more read the rows next to these.
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final, TypeVarTuple
 
 from sqlalchemy import (
@@ -91,6 +92,8 @@ async def search_rows(
     values = {**keys, **before, "limit": request.max_rows}
     near = await _read_near(connection, _AROUND[dialect, total], ranges, values)
     beside = await _read_near(connection, _BESIDE[dialect, total], spots, values)
+    if not beside:
+        return StoredRows([body for _, _, body in sorted(near, key=itemgetter(1), reverse=True)])
     places = take_best([(rank, place) for rank, place, _ in (*near, *beside)], request.max_rows)
     bodies = {place: body for _, place, body in near}
     ids = {place: row_id for _, place, row_id in beside if place not in bodies}
