@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import Any, Final
 
+import structlog
+
 from formatters.fetched import FetchView, fetched, find_tool_names, full_text
 from formatters.guard import Place
 from formatters.handles import (
@@ -46,7 +48,14 @@ from service.build.gather import Gathering, Sources
 from service.build.plan import Plan
 from service.build.text_search import find_in_lines, find_unfolded, fold
 from service.config.settings import MemorySettings, Settings
-from service.errors import HistoryUnavailableError, InvalidRequestError, Problem, StoreError, shown
+from service.errors import (
+    ContextBuilderError,
+    HistoryUnavailableError,
+    InvalidRequestError,
+    Problem,
+    StoreError,
+    shown,
+)
 from service.observe.metrics import Metrics
 from service.ports.services import TokenCounter
 from service.ports.stores import STORED_CHARS, HistoryStore
@@ -63,6 +72,8 @@ from service.wire.recall import (
 )
 from service.wire.request import BuildRequest
 from service.wire.response import WarningRecord
+
+log = structlog.get_logger(__name__)
 
 #: Above any context: what limits an answer is its own number of tokens.
 AMPLE: Final = 100_000_000
@@ -205,6 +216,14 @@ class Fetching:
                 select = await self._read()
         except (StoreError, TimeoutError) as error:
             detail = f"the store failed, or didn't answer within {seconds:g} s"
+            raise HistoryUnavailableError(detail) from error
+        except ContextBuilderError:
+            raise
+        except (
+            Exception
+        ) as error:  # a store of others, or one with spoiled rows, may raise anything
+            log.exception("gather.broken", what="history")
+            detail = f"the history could not be read: {type(error).__name__}"
             raise HistoryUnavailableError(detail) from error
         # in a thread, so that the event loop stays free
         return await asyncio.to_thread(lambda: self._answer(select()))

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Union, get_args, get_origin
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -49,7 +49,31 @@ class Section(BaseModel):
         return value if kinds.isdisjoint({int, float}) else refuse_switch(value)
 
 
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+#: The longest duration: a hundred years. Servers and clocks take no much longer ones.
+LONGEST: Final = 36_500 * 86_400
+
+
+def _check_seconds(value: float) -> float:
+    # servers count in milliseconds
+    if 0 < value < 0.001 or value > LONGEST:
+        message = f"must be between 0.001 and {LONGEST}, a hundred years"
+        raise ValueError(message)
+    return value
+
+
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False), AfterValidator(_check_seconds)]
+#: Seconds, or 0.
+SecondsOrNone = Annotated[float, Field(ge=0, allow_inf_nan=False), AfterValidator(_check_seconds)]
+
+
+def _check_milliseconds(value: int) -> int:
+    if value > LONGEST * 1000:
+        message = f"must be at most {LONGEST * 1000}, a hundred years"
+        raise ValueError(message)
+    return value
+
+
+Milliseconds = Annotated[int, Field(ge=1), AfterValidator(_check_milliseconds)]
 Count = Annotated[int, Field(ge=1)]
 Factor = Annotated[float, Field(ge=1, allow_inf_nan=False), BeforeValidator(refuse_switch)]
 Text = Annotated[str, Field(min_length=1)]

@@ -28,7 +28,18 @@ from service.config.endpoints import (
     TlsSettings,
 )
 from service.config.presets import Preset, with_environment, with_preset
-from service.config.section import Count, Days, Factor, Ratio, Seconds, Section, StrategySpec, Text
+from service.config.section import (
+    Count,
+    Days,
+    Factor,
+    Milliseconds,
+    Ratio,
+    Seconds,
+    SecondsOrNone,
+    Section,
+    StrategySpec,
+    Text,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -44,6 +55,8 @@ OWN_KEYS: Final = (
     "context.compacted",
 )
 
+#: How the names of consumers begin that are no workers, but hold requests that wait.
+LANE_PREFIX: Final = "waiting:"
 
 #: The place of a value that was passed in code.
 ARGUMENT: Final = "argument"
@@ -63,7 +76,7 @@ class BusSettings(Section):
     max_backlog: Count = 100_000
     reply_prefixes: tuple[Text, ...] = ("context.reply.",)
     reply_ttl_seconds: Seconds = 300.0
-    default_timeout_ms: Count = 15_000
+    default_timeout_ms: Milliseconds = 15_000
     max_payload_bytes: Count = 4_194_304
     socket_timeout_seconds: Seconds = 5.0
     tls: TlsSettings = TlsSettings()
@@ -94,6 +107,17 @@ class WorkerSettings(Section):
     shutdown_timeout_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 25.0
     heartbeat_file: Path | None = None
     consumer: Text | None = None
+
+    @field_validator("consumer")
+    @classmethod
+    def _check_consumer(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        if not (value.isascii() and value.isprintable()) or " " in value:
+            raise ValueError("must have no blanks, and only printable ASCII characters")
+        if value.startswith(LANE_PREFIX):
+            raise ValueError(f"must not begin with {LANE_PREFIX!r}, as lanes of requests do")
+        return value
 
 
 class ModelLimit(Section):
@@ -167,7 +191,7 @@ class RecorderSettings(Section):
 class ReportSettings(Section):
     """Reports of builds, which are kept on the bus."""
 
-    ttl_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 900.0
+    ttl_seconds: SecondsOrNone = 900.0
     max_bytes: Count = 262_144
 
 

@@ -47,8 +47,13 @@ def _serve(path: Path) -> _Serve:
     media_type = MEDIA_TYPES[path.suffix]
 
     async def serve(request: Request) -> Response:
-        if request.headers.get("If-None-Match") == etag:
+        if _names(request.headers.get("If-None-Match", ""), etag):
             return Response(status_code=304, headers=headers)
         return Response(content, headers={**headers, "Content-Type": media_type})
 
     return serve
+
+
+def _names(tags: str, etag: str) -> bool:
+    """Return whether a list of tags has one; proxies that compress files mark tags as weak."""
+    return etag in {tag.strip().removeprefix("W/") for tag in tags.split(",")}

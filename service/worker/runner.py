@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from time import monotonic, thread_time
 from typing import Any, Final
 
@@ -77,6 +78,8 @@ class Worker:
     _late: bool = field(init=False, default=False)
     #: Slots for owners with many requests.
     _share: int = field(init=False, default=0)
+    #: Whether the heartbeat file could not be touched; an outage is logged once.
+    _untouched: bool = field(init=False, default=False)
     #: When such an owner last had to make room for others.
     _yielded_at: datetime = field(init=False, default=datetime.min.replace(tzinfo=UTC))
 
@@ -274,7 +277,18 @@ class Worker:
         """Record that requests are still being read."""
         self.pulse.beat()
         if self.settings.worker.heartbeat_file:
-            self.settings.worker.heartbeat_file.touch()
+            self._touch(self.settings.worker.heartbeat_file)
+
+    def _touch(self, heartbeat_file: Path) -> None:
+        """Touch a file; one that can't be touched tells the probe, and must not end the worker."""
+        try:
+            heartbeat_file.touch()
+        except OSError as error:
+            if not self._untouched:
+                log.warning("worker.heartbeat_failed", error=str(error))
+            self._untouched = True
+        else:
+            self._untouched = False
 
 
 class Pulse:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mappi
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -101,6 +102,8 @@ async def open_crew(place: Place, **settings: Any) -> AsyncIterator[Crew]:
     """Prepare a crew without workers."""
     bus_settings = {"lease_seconds": LEASE, "heartbeat_seconds": 0.1, "prefix": place.prefix}
     bus_settings |= settings.pop("bus", {})
+    worker_settings = {"concurrency": 4, "shutdown_timeout_seconds": 30}
+    worker_settings |= settings.pop("worker", {})
     tokenizers = TiktokenTokenizers()
     builder = ContextBuilder(
         sources=Sources(
@@ -112,9 +115,7 @@ async def open_crew(place: Place, **settings: Any) -> AsyncIterator[Crew]:
         clock=lambda: NOW,
         metrics=Noted(),
         settings=Settings(
-            bus=BusSettings(**bus_settings),
-            worker=WorkerSettings(concurrency=4, shutdown_timeout_seconds=30),
-            **settings,
+            bus=BusSettings(**bus_settings), worker=WorkerSettings(**worker_settings), **settings
         ),
     )
     options = {
@@ -483,6 +484,24 @@ async def test_history_that_ends_with_the_worker_is_warned_of(
             await crew.hire()
 
     assert [line["event"] for line in logged].count("store.in_memory") == warned
+
+
+async def test_a_heartbeat_file_that_cannot_be_touched_costs_no_answer(
+    place: Place, tmp_path: Path
+) -> None:
+    """It is logged once, and the file is touched as soon as that is possible."""
+    file = tmp_path / "missing" / "beat"
+    with capture_logs() as logged:
+        async with open_crew(place, worker={"heartbeat_file": file}) as crew:
+            await crew.hire()
+            for number in range(3):
+                assert (await crew.client.build(asking(id=f"msg_{number}"))).messages
+            assert not file.exists()
+            file.parent.mkdir()
+            assert (await crew.client.build(asking(id="msg_3"))).messages
+            await until(lambda: asyncio.to_thread(file.exists))
+
+    assert [line["event"] for line in logged].count("worker.heartbeat_failed") == 1
 
 
 @pytest.mark.parametrize("topic", [Topics.CONTEXT_BUILD_REQUEST, Topics.LLM_RESULTS])

@@ -198,6 +198,8 @@ _REFUSES_WRITES: Final = re.compile(
 _NODE_REFUSES_WRITES: Final = re.compile(r"\b(OOM|READONLY|MISCONF|NOREPLICAS)\b")
 #: A value of another type, and how XADD fails after an entry with the greatest possible id.
 _UNUSABLE_KEY: Final = re.compile(r"\bWRONGTYPE\b|last possible ID")
+#: How ACL rules refuse a command itself, and not one of its keys.
+_FORBIDDEN_COMMAND: Final = re.compile(r"permissions to run the")
 #: How ACL rules refuse a command within a script: Redis 7.0, and all other versions.
 _FORBIDDEN: Final = re.compile(r"The user executing the script|ACL failure")
 
@@ -268,3 +270,9 @@ def is_unavailable(reply: object) -> bool:
 def is_unusable_key(reply: object) -> bool:
     """Return whether a reply is the error of a key that can't be used (`UnusableKeyError`)."""
     return isinstance(reply, ResponseError) and _error_class(reply) is UnusableKeyError
+
+
+def is_forbidden_key(reply: object) -> bool:
+    """Return whether ACL rules refused a command for one of its keys, not the command itself."""
+    is_forbidden = isinstance(reply, NoPermissionError)
+    return is_forbidden and not _FORBIDDEN_COMMAND.search(str(reply))

@@ -4,7 +4,7 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any, Final
 
 import structlog
-from redis.exceptions import NoPermissionError, ResponseError
+from redis.exceptions import ResponseError
 
 from service.adapters.bus_options import BusOptions
 from service.adapters.bus_records import dead_letter_fields
@@ -15,6 +15,7 @@ from service.adapters.redis.driver import (
     Script,
     as_bus_error,
     flatten,
+    is_forbidden_key,
     is_unavailable,
 )
 from service.adapters.redis.scripts import OUTCOME, PUT_REPLY, UNUSABLE
@@ -187,7 +188,7 @@ class Finisher:
 
     def _receipt(self, answer: Answer, reply: Any) -> Receipt:  # noqa: ANN401 - Lua's reply
         # the server refuses a script, before it begins, for the key of its reply
-        if answer.reply_kind != "channel" and isinstance(reply, NoPermissionError):
+        if answer.reply_kind != "channel" and is_forbidden_key(reply):
             self.forbidden += 1
             log.warning("bus.reply_forbidden", reply_to=answer.reply_to, kind=answer.reply_kind)
             return Receipt(outcome=AnswerOutcome.FORBIDDEN)

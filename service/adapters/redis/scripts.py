@@ -1,10 +1,11 @@
 """The Lua scripts that run several commands as one step, on Redis 6.2, later, or any Valkey."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from service.adapters.redis.driver import Script
 from service.aio import LARGE_TEXT
+from service.config.settings import LANE_PREFIX
 
 #: Defines `holder`: the consumer that has an entry pending, or nil. If the group is gone, that is
 #: an error, so that it is created again.
@@ -30,7 +31,6 @@ end
 #: a consumer in whose name no worker reads: it holds entries that wait for a worker. The number of
 #: lanes is limited, as each costs time in every call; so some owners share one (`lane_of` of the
 #: port is the same function). `LIGHT` is the lane of all owners that have few.
-LANE_PREFIX: Final = "waiting:"
 LANES = f"""
 local LIGHT = '{LANE_PREFIX}'
 

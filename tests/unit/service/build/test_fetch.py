@@ -18,6 +18,7 @@ from service.build.fetch import MAX_CALL_READS, SCAN_ROWS
 from service.build.text_search import fold
 from service.builder import ContextBuilder
 from service.config.settings import GatherSettings, MemorySettings, Settings
+from service.ports.stores import HistoryPage
 from service.wire.recall import RecallRequest, RecallSuccess
 from service.wire.response import BuildFailure
 from tests.support import NOW, BrokenHistory, MakeBuilder, MakeRequest, row
@@ -830,6 +831,24 @@ async def test_a_store_that_fails_is_an_error(
     error = (await refused(make_builder(sources=history, settings=settings), **content)).error
 
     assert (error.code, error.retryable) == ("history_unavailable", True)
+
+
+class Spoiled(BrokenHistory):
+    """A history that can't read its own rows."""
+
+    async def recent(self, *_args: object, **_options: object) -> HistoryPage:
+        """Fail as no port knows it."""
+        raise KeyError("id")
+
+
+@pytest.mark.parametrize("mode", ["query", "ids", "around", "grep"])
+async def test_whatever_a_store_raises_is_an_error(make_builder: MakeBuilder, mode: str) -> None:
+    """Its class is named, and the same recall may succeed later."""
+    content = {mode: ["a"] if mode == "ids" else "a"}
+    error = (await refused(make_builder(sources={"history": Spoiled()}), **content)).error
+
+    assert (error.code, error.retryable) == ("history_unavailable", True)
+    assert "KeyError" in error.detail
 
 
 async def test_something_else_is_no_recall(builder: ContextBuilder) -> None:

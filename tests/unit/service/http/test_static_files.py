@@ -30,6 +30,17 @@ async def test_files_have_their_types(tmp_path: Path) -> None:
         assert (await client.get("/notes.md")).status_code == 404
 
 
+async def test_a_file_is_known_by_a_weak_tag_and_in_a_list(tmp_path: Path) -> None:
+    """As browsers send it after a proxy has compressed the file."""
+    (tmp_path / "index.html").write_text("<p>ü")
+    async with asking(tmp_path) as client:
+        tag = (await client.get("/")).headers["etag"]
+
+        for tags, status in ((f"W/{tag}", 304), (f'"a", {tag}', 304), ('"a"', 200), ("", 200)):
+            again = await client.get("/", headers={"If-None-Match": tags})
+            assert again.status_code == status
+
+
 async def test_nothing_else_can_be_reached(tmp_path: Path) -> None:
     """No path leads out of the folder."""
     (tmp_path / "secret.txt").write_text("secret")

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, cast
 
+import pytest
 from redis.exceptions import NoPermissionError, OutOfMemoryError, ReadOnlyError, RedisError
 
 from service.adapters.bus_options import BusOptions
@@ -165,3 +166,21 @@ async def test_a_forbidden_list_costs_no_other_answer() -> None:
         AnswerOutcome.SENT,
     ]
     assert finisher.forbidden == 1
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "this user has no permissions to run the 'evalsha' command or its subcommand",
+        "User default has no permissions to run the 'evalsha' command",
+    ],
+)
+async def test_no_right_to_scripts_is_no_fault_of_a_reply(said: str) -> None:
+    """Then the answer waits for its next attempt, and no error blames the request."""
+    finisher = _finisher(OneFake(lambda *_: NoPermissionError(said)))
+
+    (receipt,) = await finisher.finish([_answer(0, kind="list")])
+
+    assert receipt.outcome == AnswerOutcome.FAILED
+    assert isinstance(receipt.error, ForbiddenError)
+    assert finisher.forbidden == 0
