@@ -76,19 +76,28 @@ class Admission:
         self._bytes = 0
         self._turn = asyncio.Lock()
         self._changed = asyncio.Event()
+        #: The number of payloads that wait.
+        self.waiting = 0
 
     @asynccontextmanager
     async def admit(self, size: int) -> AsyncIterator[None]:
         """Wait until a payload of ``size`` bytes is admitted; it is while the context lasts."""
         if size >= LARGE_TEXT:
-            async with self._turn:
-                while self._bytes and self._bytes + size > self._max_bytes:
-                    self._changed.clear()
-                    await self._changed.wait()
-                self._bytes += size
+            await self._wait_for(size)
         try:
             yield
         finally:
             if size >= LARGE_TEXT:
                 self._bytes -= size
                 self._changed.set()
+
+    async def _wait_for(self, size: int) -> None:
+        self.waiting += 1
+        try:
+            async with self._turn:
+                while self._bytes and self._bytes + size > self._max_bytes:
+                    self._changed.clear()
+                    await self._changed.wait()
+                self._bytes += size
+        finally:
+            self.waiting -= 1

@@ -242,6 +242,9 @@ def _fit_history(
 # --- other blocks ----------------------------------------------------------------------------
 
 
+#: The most characters per token to which a block is reduced; texts rarely have more.
+MAX_CHARS_PER_TOKEN: Final = 12
+
 #: How many smaller forms a block has, and a function that returns one of them by its number, from
 #: 0 for the largest; None if it drops the block.
 _Forms = tuple[int, Callable[[int], Block | None]]
@@ -283,7 +286,11 @@ def _reduce(
         return [other for other in replaced if other is not None]
 
     def fits(number: int) -> bool:
-        return _total(with_form(number), count) <= limit
+        smaller = with_form(number)
+        reduced = (each for each in smaller if each.tag == block.tag)
+        chars = sum(len(entry.text) for each in reduced for entry in each.entries)
+        # counting a text of megabytes takes up to a second, each time
+        return chars <= limit * MAX_CHARS_PER_TOKEN and _total(smaller, count) <= limit
 
     return with_form(min(bisect_left(range(length), True, key=fits), length - 1))
 

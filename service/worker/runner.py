@@ -271,7 +271,9 @@ class Worker:
 
     @property
     def _free(self) -> int:
-        return self.settings.worker.concurrency - len(self._running)
+        """Return the free slots; some large requests may wait without one, so that others go on."""
+        slots = self.settings.worker.concurrency
+        return slots - len(self._running) + min(self.admission.waiting, slots // 2)
 
     def _beat(self) -> None:
         """Record that requests are still being read."""

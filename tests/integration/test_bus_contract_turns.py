@@ -216,6 +216,22 @@ async def test_large_payloads_and_no_requests_take_turns_too(place: Place) -> No
     assert sum(len(each.payload) > LARGE_TEXT for each in others) == 3
 
 
+async def test_a_few_large_requests_count_as_many(place: Place) -> None:
+    """Those of others come first, as one that is large takes as long as several."""
+    bus = await place.open("one")
+    await received(bus)
+    request = {"owner_key": MANY, "id": "0", "text": "x" * 4 * LARGE_TEXT}
+    for _ in range(2):
+        await bus.submit(json.dumps(request).encode())
+    await submit(bus, FEW)
+
+    assert [json.loads(each.payload)["owner_key"] for each in await in_turns(bus)] == [
+        FEW,
+        MANY,
+        MANY,
+    ]
+
+
 async def test_what_waits_has_no_delivery(place: Place) -> None:
     """So that a worker of an earlier version, which claims it, counts no attempt for it."""
     if not isinstance(place, RedisPlace):

@@ -642,9 +642,9 @@ async def test_claims_and_reads_together_stay_within_the_slots(place: Place) -> 
 
 
 async def test_large_requests_are_built_one_after_the_other(place: Place) -> None:
-    """A small one passes them, and no other worker takes over those that wait."""
+    """A small one passes them in their last slot, and no worker takes over those that wait."""
     async with open_crew(place) as crew:
-        worker = WorkerSettings(concurrency=4, max_inflight_bytes=100_000)
+        worker = WorkerSettings(concurrency=3, max_inflight_bytes=100_000)
         settings = crew.builder.settings.model_copy(update={"worker": worker})
         gate = Gate()
         await crew.hire(replace(gate.joined(crew.builder), settings=settings))

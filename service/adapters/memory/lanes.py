@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from service.adapters.bus_records import owner_of
+from service.aio import LARGE_TEXT
 from service.ports.bus import lane_of
 
-#: New entries of one owner above which it gets a lane of its own.
+#: New entries of one owner above which it gets a lane of its own; a large one counts as several.
 SHARE: Final = 8
 
 
@@ -35,9 +36,11 @@ class Lanes:
     def add(self, payloads: Mapping[str, bytes]) -> None:
         """Add new entries, given by their ids, in the order of the stream."""
         owners = {entry: owner_of(payload) or "" for entry, payload in payloads.items()}
-        counts = Counter(owners.values())
-        lanes = {owner: lane_of(owner) for owner in counts}
-        heavy = {*self._heavy, *(lanes[owner] for owner in counts if counts[owner] > SHARE)}
+        costs = Counter[str]()
+        for entry, owner in owners.items():
+            costs[owner] += 1 + len(payloads[entry]) // LARGE_TEXT
+        lanes = {owner: lane_of(owner) for owner in costs}
+        heavy = {*self._heavy, *(lanes[owner] for owner in costs if costs[owner] > SHARE)}
         for entry, owner in owners.items():
             if lanes[owner] in heavy:
                 self._heavy.setdefault(lanes[owner], deque()).append(entry)

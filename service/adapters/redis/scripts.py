@@ -186,8 +186,9 @@ return {{claimed, lost, waiting}}
 
 #: Move new entries to lanes, then take entries: those of owners with few before those of the
 #: others, who take turns; on every eighth call the other way round, as either could
-#: fill all slots. An owner with more than `SHARE` new entries gets a lane, until that is empty. An
-#: entry in a lane has no delivery yet, also for workers that know no lanes.
+#: fill all slots. An owner with more than `SHARE` new entries gets a lane, until that is empty; a
+#: large entry counts as several. An entry in a lane has no delivery yet, also for workers that know
+#: no lanes.
 #: KEYS: stream. ARGV: group, consumer, entries to take, those of them that may be from lanes of
 #: owners with many, number of the call, entries that this consumer has taken from these so far.
 #: Returns the entries as id, fields, deliveries, and -1 or, from such a lane, how many more of
@@ -209,12 +210,12 @@ local function owner_of(payload)
 end
 
 local function read()
-  local ids, count, bytes = {{}}, 0, 0
+  local ids, costs, count, bytes = {{}}, {{}}, 0, 0
   repeat
     -- one at a time, as any may be large
     local command = {{'GROUP', group, LIGHT, 'COUNT', 1, 'STREAMS', stream, '>'}}
     local reply = redis.call('XREADGROUP', unpack(command))
-    if not reply then return ids, false end
+    if not reply then return ids, costs, false end
     local entry, payload = reply[1][2][1], ''
     for index = 1, #entry[2], 2 do
       bytes = bytes + #entry[2][index] + #entry[2][index + 1]
@@ -223,16 +224,17 @@ local function read()
     local owner = owner_of(payload)
     ids[owner] = ids[owner] or {{}}
     table.insert(ids[owner], entry[1])
+    costs[owner] = (costs[owner] or 0) + 1 + math.floor(#payload / {LARGE_TEXT})
     count = count + 1
   until count >= READ_ENTRIES or bytes >= READ_BYTES
-  return ids, true
+  return ids, costs, true
 end
 
-local function sort(ids)
+local function sort(ids, costs)
   local lanes = {{}}
   for owner, entries in pairs(ids) do
     local lane = lane_of(owner)
-    if not sizes[lane] and #entries <= SHARE then lane = LIGHT end
+    if not sizes[lane] and costs[owner] <= SHARE then lane = LIGHT end
     lanes[lane] = lanes[lane] or {{}}
     for _, entry in ipairs(entries) do table.insert(lanes[lane], entry) end
   end
@@ -269,8 +271,8 @@ end
 local slots, heavy = tonumber(ARGV[3]), tonumber(ARGV[4])
 local turn, served = tonumber(ARGV[5]), tonumber(ARGV[6])
 if (sizes[LIGHT] or 0) < LIGHT_ENTRIES then
-  local ids, unread = read()
-  sort(ids)
+  local ids, costs, unread = read()
+  sort(ids, costs)
   if unread then heavy = math.min(heavy, 1) end -- what is unread is sorted first
 end
 

@@ -203,7 +203,7 @@ def test_a_pod_may_nothing_that_it_need_not() -> None:
 
 def test_the_memory_suffices_for_the_largest_requests(settings: Settings) -> None:
     """As docs/operations.md has it; `bench.memory_peak` measures it."""
-    waiting = 2 * settings.worker.concurrency * settings.bus.max_payload_bytes
+    waiting = 3 * settings.worker.concurrency * settings.bus.max_payload_bytes
     needed = 260 + (waiting + 104 * settings.worker.max_inflight_bytes) / 1_048_576
     unit = (ROOT / "deploy/systemd/context-builder@.service").read_text(encoding="utf-8")
     assert int(worker()["resources"]["limits"]["memory"].removesuffix("Mi")) >= needed

@@ -37,8 +37,11 @@ async def test_one_that_is_cancelled_leaves_its_place() -> None:
 
     holding, waiting = (asyncio.create_task(hold()) for _ in range(2))
     await asyncio.sleep(0.01)
+    counts = [admission.waiting]
     for task in (waiting, holding):
         task.cancel()
         await asyncio.wait([task])
+        counts.append(admission.waiting)
+    assert counts == [1, 0, 0]
     async with asyncio.timeout(10), admission.admit(LARGE_TEXT):
         pass

@@ -5,7 +5,7 @@ import pytest
 
 from formatters.model import COUNT_MARK, Block, Entry, Message, Role, TrimPolicy
 from service.budget.counting import block_tokens
-from service.budget.fit_blocks import Budget, Fitted, fit_blocks
+from service.budget.fit_blocks import MAX_CHARS_PER_TOKEN, Budget, Fitted, fit_blocks
 from service.budget.groups import Strategy
 from service.budget.strategies.none import KeepAll
 from service.budget.strategies.oldest_first import OldestFirst
@@ -252,6 +252,25 @@ def test_a_block_that_cannot_shrink(way: TrimPolicy) -> None:
     assert texts(fitted) == {"STIFF": "s" * 16, "PROFILE": reported(50).text}
     with pytest.raises(BudgetExceededError):
         fit(19, [stiff])
+
+
+def test_a_very_long_text_of_few_tokens_is_cut_by_its_characters() -> None:
+    """It isn't counted again and again, which takes seconds for some texts of megabytes."""
+    counted = list[int]()
+
+    def count(text: str) -> int:
+        counted.append(len(text))
+        return len(text) // 100
+
+    def dashes(chars: int) -> Entry:
+        return Entry(text="-" * chars, shorten=dashes, longest=1_000_000)
+
+    profile = replace(PROFILE, entries=(dashes(1_000_000),))
+    fitted = fit_blocks([profile], Budget(available=1_000, tools=0, strategy=OldestFirst()), count)
+
+    most = 1_000 * MAX_CHARS_PER_TOKEN
+    assert texts(fitted) == {"PROFILE": "-" * most}
+    assert max(chars for chars in counted if chars < 1_000_000) == most
 
 
 def test_only_what_gave_way_is_reported() -> None:
