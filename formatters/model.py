@@ -392,6 +392,8 @@ class Entry:
     passage: Passage | None = None
     #: Of a row that is cut: forms that show a passage of it each, one of which may replace it.
     passages: tuple["Entry", ...] = ()
+    #: Return the form that shows some of these passages, given by their indices in order.
+    join: Callable[[Sequence[int]], "Entry"] | None = None
     made: Made = field(default_factory=dict, init=False, repr=False, compare=False)
     #: Its cost by the counter that counted it last: an ``EntryCost``, apart from ``made``
     #: since every build reads it from every entry.

@@ -1,8 +1,11 @@
 """Split a long text into passages at the ends of paragraphs, code blocks, lines and sentences."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
+
+#: The index of the first character of a part of a text, and the index after the last one.
+Span = tuple[int, int]
 
 #: Shows where text is left out.
 GAP: Final = "..."
@@ -33,19 +36,37 @@ def split_passages(text: str, chars: int) -> list[str]:
     Those that don't begin or end with the text have a `GAP` there, on a line of its own if they
     have lines.
     """
-    spans = list(_spans(text, max(chars - 2 * len(f"{GAP} "), 1)))
-    return [_mark_gaps(text[i:j].strip("\n").rstrip(), i > 0, j < len(text)) for i, j in spans]
+    return [join_passages(text, [span]) for span in find_passages(text, chars)]
 
 
-def _mark_gaps(passage: str, before: bool, after: bool) -> str:
-    separator = "\n" if "\n" in passage else " "
-    return f"{GAP}{separator}" * before + passage + f"{separator}{GAP}" * after
+def find_passages(text: str, chars: int) -> list[Span]:
+    """Return where the passages of `split_passages` are in the text."""
+    return list(_spans(text, max(chars - 2 * len(f"{GAP} "), 1)))
 
 
-def _spans(text: str, size: int) -> Iterator[tuple[int, int]]:
+def join_passages(text: str, spans: Iterable[Span]) -> str:
+    """Return passages of a text, given in order, as one text with a `GAP` where any is left out.
+
+    Passages that nothing but blanks separates are continuous.
+    """
+    parts: list[Span] = []
+    for start, end in spans:
+        # a short passage begins within those before it
+        if parts and not text[parts[-1][1] : start].strip():
+            parts[-1] = (min(parts[-1][0], start), end)
+        else:
+            parts.append((start, end))
+    pieces = [text[start:end].strip("\n").rstrip() for start, end in parts]
+    separator = "\n" if any("\n" in piece for piece in pieces) else " "
+    before, after = text[: parts[0][0]].strip() != "", text[parts[-1][1] :].strip() != ""
+    shown = f"{separator}{GAP}{separator}".join(pieces)
+    return f"{GAP}{separator}" * before + shown + f"{separator}{GAP}" * after
+
+
+def _spans(text: str, size: int) -> Iterator[Span]:
     """Yield the first and the last index of each passage that isn't blank.
 
-    A short one begins earlier, within the passage before it, as only one of them will be shown.
+    A short one begins earlier, within the passage before it, as it is often shown without that one.
     """
     start = 0
     for _ in range(MAX_PASSAGES):

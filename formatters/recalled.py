@@ -1,6 +1,6 @@
 """The `[RECALLED]` block: messages of older turns that are relevant to the input, one per entry."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Final, TypeGuard
@@ -20,7 +20,7 @@ from formatters.model import (
     Turn,
     kept,
 )
-from formatters.passages import split_passages
+from formatters.passages import Span, find_passages, join_passages
 from formatters.printed import (
     find_reasons,
     format_arguments,
@@ -96,19 +96,34 @@ def _message_entry(messages: Sequence[Message], view: MemoryView, guard: Guard) 
     entry = _entry(f"{speaker}:{format_row([message], view, guard)}", messages, view)
     if not _is_split(limit):
         return entry
-    parts = _split(message, limit)
-    shown = [f"{speaker}:{format_row([part], view, guard)}" for part in parts]
-    passages = _passages(shown, messages, view)
-    if arguments := list_arguments(message.tool_calls):
-        said = message.content.strip()
-        beside = len(said) + len(arguments) <= limit
-        opening = f" {guard.quote(said, Place.ROW)}\n" if said and beside else " "
-        shown = [format_arguments(part, guard) for part in split_passages(arguments, limit)]
-        forms = _passages([f"{speaker}:{opening}{text}" for text in shown], messages, view, 1)
-        hidden = {message.id: "passages"} if said and not beside else {}
-        forms = [replace(form, reasons={**form.reasons, **hidden}) for form in forms]
-        passages = [*(passages or [entry]), *forms]
-    return replace(entry, passages=tuple(passages))
+    arguments = list_arguments(message.tool_calls)
+    spans = _find_long(message.content, limit)
+    texts = len(spans) or bool(arguments)  # a short text is one passage, beside the arguments
+    called = find_passages(arguments, limit) if arguments else []
+    has_room = len(message.content.strip()) + len(arguments) <= limit
+    whole = replace(view, message_chars=None)
+
+    def join(indices: Sequence[int]) -> Entry:
+        calls = [called[index - texts] for index in indices if index >= texts]
+        said = _join(message.content, [spans[index] for index in indices if index < len(spans)])
+        if not spans and (has_room or 0 in indices):
+            said = message.content
+        part = replace(message, content=said)
+        shown = (
+            _format_calling(part, _join(arguments, calls), guard)
+            if calls
+            else format_row([part], whole, guard)
+        )
+        return _form(f"{speaker}:{shown}", messages, whole, indices[0], said)
+
+    return _with_passages(entry, texts + len(called), join)
+
+
+def _format_calling(message: Message, arguments: str, guard: Guard) -> str:
+    """Return what a message says, and parts of the arguments of its calls."""
+    said = message.content.strip()
+    opening = f"{guard.quote(said, Place.ROW)}\n" if said else ""
+    return f" {opening}{format_arguments(arguments, guard)}"
 
 
 def _result_entry(result: Message, row: Sequence[Message], view: MemoryView, guard: Guard) -> Entry:
@@ -117,8 +132,19 @@ def _result_entry(result: Message, row: Sequence[Message], view: MemoryView, gua
     limit = view.tool_result_chars
     if not _is_split(limit):
         return entry
-    shown = [f" {format_result(part, row, view, guard)}" for part in _split(result, limit)]
-    return replace(entry, passages=tuple(_passages(shown, [result], view)))
+    spans, whole = _find_long(result.content, limit), replace(view, tool_result_chars=None)
+
+    def join(indices: Sequence[int]) -> Entry:
+        said = _join(result.content, [spans[index] for index in indices])
+        shown = format_result(replace(result, content=said), row, whole, guard)
+        return _form(f" {shown}", [result], whole, indices[0], said)
+
+    return _with_passages(entry, len(spans), join)
+
+
+def _with_passages(entry: Entry, count: int, join: Callable[[Sequence[int]], Entry]) -> Entry:
+    passages = tuple([join((index,)) for index in range(count)])
+    return replace(entry, passages=passages, join=join) if passages else entry
 
 
 def _is_split(limit: int | None) -> TypeGuard[int]:
@@ -126,35 +152,35 @@ def _is_split(limit: int | None) -> TypeGuard[int]:
     return limit is not None and limit >= LEAST_CHARS
 
 
-def _split(message: Message, limit: int) -> list[Message]:
-    """Return a message with each passage of its text; none unless it is longer than the limit."""
-    if len(message.content) <= limit:
-        return []
-    parts = split_passages(message.content, limit)
-    return [replace(message, content=passage) for passage in parts]
+def _find_long(text: str, limit: int) -> list[Span]:
+    """Return the passages of a text; none unless it is longer than the limit."""
+    return find_passages(text, limit) if len(text) > limit else []
 
 
-def _passages(
-    texts: Sequence[str], messages: Sequence[Message], view: MemoryView, start: int = 0
-) -> list[Entry]:
-    return [_entry(text, messages, view, "passages", at) for at, text in enumerate(texts, start)]
+def _join(text: str, spans: Sequence[Span]) -> str:
+    return join_passages(text, spans) if spans else ""
 
 
-def _entry(
-    text: str,
-    messages: Sequence[Message],
-    view: MemoryView,
-    cut: str = "message_chars",
-    index: int = 0,
-) -> Entry:
-    """Return an entry; ``index`` is that of its passage in the row."""
+def _form(text: str, messages: Sequence[Message], view: MemoryView, index: int, said: str) -> Entry:
+    """Return the form of a row from a passage on, which shows ``said`` of what its message says.
+
+    ``index`` is that of the passage.
+    """
+    entry, message = _entry(text, messages, view, index), messages[0]
+    if message.content.strip() in {"", said.strip()}:
+        return entry
+    return replace(entry, reasons={**entry.reasons, message.id: "passages"})
+
+
+def _entry(text: str, messages: Sequence[Message], view: MemoryView, index: int = 0) -> Entry:
+    """Return an entry; ``index`` is that of its first passage in the row."""
     first = messages[0]
     said = text.partition(":")[2].strip()
     return Entry(
         text=text,
         messages=tuple(messages),
         rows=1,
-        reasons=find_reasons(messages, view, cut)[0],
+        reasons=find_reasons(messages, view)[0],
         day=format_day(first.timestamp, view.minutes_west),
         passage=Passage(said, first.role, first.timestamp, continues=index > 0),
     )

@@ -45,7 +45,7 @@ REASONS: Final = {
     "fits": "it fits into the budget",
     "call_only": "only the tool call is shown",
     "message_chars": "it was longer than the limit of characters and was cut",
-    "passages": "it was longer than the limit of characters, so its most relevant part is shown",
+    "passages": "it was longer than the limit of characters, so its most relevant parts are shown",
     "shortened": "its turn was too large for the budget, so that long messages were cut",
     "older": "newer turns filled the tokens that history may use",
     "middle": "the first turn and newer ones filled the tokens that history may use",

@@ -4,17 +4,14 @@ The newest turns are fitted first. The tokens that they leave go to rows of olde
 the highest scores first.
 """
 
-import unicodedata
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence, Set
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from itertools import accumulate, pairwise, takewhile
-from operator import itemgetter
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, replace
+from itertools import chain, takewhile
 from typing import Final
 
-from formatters.model import BEYOND_LIMIT, Block, Count, Entry, Passage, Role
-from formatters.recalled import insert_day_lines, make_day_line
+from formatters.model import BEYOND_LIMIT, Block, Count, Entry, Role
+from formatters.recalled import insert_day_lines
 from service.budget.counting import (
     block_tokens,
     entry_tokens,
@@ -31,23 +28,14 @@ from service.budget.decisions import (
     list_ids,
 )
 from service.budget.fit_history import fit_history
-from service.budget.groups import explain_ranking
+from service.budget.select_rows import RankRows, continues, make_key, score_forms, select_rows
 from service.budget.strategies.oldest_first import OldestFirst
 from service.budget.strategies.relevance import WHOLE_TURN_SHARE, Relevance
 
-#: Consecutive rows that don't fit, after which no more are tried.
-MAX_MISSES: Final = 100
-#: Characters that a token rarely has; a row with more of them per remaining token isn't counted.
-CHARS_PER_TOKEN: Final = 12
 #: The most rows that are counted for the decisions on them alone.
 MAX_EXPLAINED: Final = 1_000
 
 _NEWEST: Final = OldestFirst()
-#: What may differ at the end of texts that say the same.
-_ENDINGS: Final = ".!, "
-
-#: Score the rows that may be recalled by their relevance to the current input.
-RankRows = Callable[[Sequence[Passage]], Sequence[float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,50 +122,43 @@ def recall_rows(
     What the newest turns show, and what repair has removed from native history, is excluded.
     """
     rows = request.rows.entries
-    shown_ids = {message.id for entry in newest.entries for message in entry.messages}
-    shown_ids = shown_ids.difference(*map(_hidden_results, newest.entries))
-    shown = {i for i, row in enumerate(rows) for message in row.messages if message.id in shown_ids}
-    # of a row that the newest turns show in part, another part may be recalled
-    partly = {i for i in shown if not newest.native and any(map(_continues, rows[i].passages))}
-    shown -= partly
+    shown, partly = _find_shown(newest, rows)
     excluded = shown | _removed_rows(whole, rows)
     candidates = [index for index in range(len(rows)) if index not in excluded]
     if not candidates:
         return RecalledRows()
-    rows, scores = choose_passages(rows, request.rank, partly)
-    # of rows with equal scores the newer comes first: sorting keeps this order
-    newest_first = candidates[::-1]
-    ranked = sorted(newest_first, key=scores.__getitem__, reverse=True)
-    shown_keys = {make_key(rows[index]) for index in shown}
+    forms = score_forms(rows, request.rank)
+    ranked = forms.rank(excluded, partly)
     room -= fixed_tokens(request.rows, count)
-    selection = select_rows(rows, ranked, shown_keys, room, count)
-    selected, tag = selection.selected, request.rows.tag
-    called = _find_called(rows, selected)
+    selection = select_rows(forms, ranked, _list_keys(rows, shown), room, count)
+    selected, tag = selection.shown, request.rows.tag
+    called, best = _find_called(rows, selected.keys()), forms.find_best(ranked)
+
+    def score_of(index: int) -> float:
+        return round(forms.scores[best[index]], 2)
 
     def decide_on_present(index: int) -> tuple[Decision, ...]:
-        row, score = rows[index], round(scores[index], 2)
+        score = score_of(index)
         if index in selected:
-            return decide_on_entry(row, tag, "recalled", selection.tokens[index], score)
-        return (Decision(list_ids(row.messages), tag, "annotated", "call_only", score=score),)
+            tokens = selection.tokens[index]
+            return decide_on_entry(selected[index], tag, "recalled", tokens, score)
+        ids = list_ids(rows[index].messages)
+        return (Decision(ids, tag, "annotated", "call_only", score=score),)
 
     def decide() -> list[Decision]:
-        tokens = dict(selection.tokens)
-        uncounted = [index for index in ranked if index not in tokens] if request.explain else []
-        tokens |= {index: entry_tokens(rows[index], count) for index in uncounted[:MAX_EXPLAINED]}
-        distinct = [index for index in ranked if index not in selection.repeated]
-        reasons = explain_ranking(distinct, selected, selection.too_long)
+        tokens = selection.list_tokens(MAX_EXPLAINED if request.explain else 0)
+        reasons = selection.explain()
         decisions: list[Decision] = []
         for index in candidates:
             if index in selected or index in called:
                 decisions += decide_on_present(index)
                 continue
-            ids, score = list_ids(rows[index].messages), round(scores[index], 2)
-            reason = reasons.get(index, "repeated")
+            ids, score, reason = list_ids(rows[index].messages), score_of(index), reasons[index]
             decisions.append(Decision(ids, whole.tag, "dropped", reason, tokens.get(index), score))
         return decisions
 
     in_order = sorted(selected)
-    entries = insert_day_lines([rows[index] for index in in_order])
+    entries = insert_day_lines([selected[index] for index in in_order])
     return RecalledRows(
         sent=replace(request.rows, entries=entries) if selected else None,
         candidates=[rows[index] for index in candidates],
@@ -190,9 +171,22 @@ def recall_rows(
     )
 
 
-def _continues(form: Entry) -> bool:
-    """Return whether a form of a row shows another part than its beginning."""
-    return form.passage is not None and form.passage.continues
+def _find_shown(newest: Block, rows: Sequence[Entry]) -> tuple[set[int], set[int]]:
+    """Return the rows that the newest turns show, by their indices.
+
+    The second set has those that they show in part, of which another part may be recalled.
+    """
+    shown_ids = {message.id for entry in newest.entries for message in entry.messages}
+    shown_ids = shown_ids.difference(*map(_hidden_results, newest.entries))
+    shown = {i for i, row in enumerate(rows) for message in row.messages if message.id in shown_ids}
+    partly = {i for i in shown if not newest.native and any(map(continues, rows[i].passages))}
+    return shown - partly, partly
+
+
+def _list_keys(rows: Sequence[Entry], shown: Set[int]) -> set[tuple[Role | None, str]]:
+    """Return what rows that are shown say, in all their forms."""
+    forms = (rows[index].passages or (rows[index],) for index in shown)
+    return {make_key(form) for form in chain.from_iterable(forms)}
 
 
 def _removed_rows(whole: Block, rows: Sequence[Entry]) -> set[int]:
@@ -222,93 +216,3 @@ def _find_called(rows: Sequence[Entry], selected: Set[int]) -> set[int]:
             later = range(index + 1, len(rows))
             called.update(takewhile(lambda i: rows[i].messages[0].role is Role.TOOL, later))
     return called
-
-
-def choose_passages(
-    rows: Sequence[Entry], rank: RankRows, partly: Set[int] = frozenset()
-) -> tuple[tuple[Entry, ...], Sequence[float]]:
-    """Score rows, each by its best passage, and return each in the form that shows it.
-
-    ``partly`` has the indices of rows whose beginning is shown already.
-    """
-    if not any(row.passages for row in rows):
-        return tuple(rows), rank([row.passage for row in rows if row.passage])
-    forms = [row.passages or (row,) for row in rows]
-    scores = iter(rank([each.passage for row in forms for each in row if each.passage]))
-    scored = [[*zip(row, scores, strict=False)] for row in forms]
-    for index in partly:
-        scored[index] = [pair for pair in scored[index] if _continues(pair[0])]
-    best = [max(row, key=itemgetter(1)) for row in scored]
-    return tuple([row for row, _ in best]), [score for _, score in best]
-
-
-@dataclass(frozen=True, slots=True)
-class RowSelection:
-    """The rows that fit together, by their indices, and why others weren't selected."""
-
-    selected: set[int] = field(default_factory=set)
-    #: Those that repeat another row that is shown.
-    repeated: set[int] = field(default_factory=set)
-    #: Those that don't fit even alone.
-    too_long: set[int] = field(default_factory=set)
-    #: The tokens of each row that was counted, at most, without a line for its day.
-    tokens: dict[int, int] = field(default_factory=dict)
-
-
-def select_rows(
-    rows: Sequence[Entry],
-    ranked: Iterable[int],
-    shown_keys: Set[tuple[Role | None, str]],
-    room: int,
-    count: Count,
-) -> RowSelection:
-    """Select rows that fit together into ``room`` tokens, the first of ``ranked`` first.
-
-    ``ranked`` has indices of rows, ``shown_keys`` those of rows that are shown anyway.
-    """
-    known_keys = set(shown_keys)
-    # runs of rows of one day, each of which needs a line for its day, at most: if no row between
-    # two runs of a day is selected, one line is enough for both
-    sections = [*accumulate((one.day != other.day for one, other in pairwise(rows)), initial=0)]
-    opened: set[int] = set()
-    selection, remaining, misses = RowSelection(), room, 0
-    for index in ranked:
-        if misses == MAX_MISSES:
-            break
-        row, section = rows[index], sections[index]
-        key = make_key(row)
-        if key in known_keys:
-            selection.repeated.add(index)
-            continue
-        if len(row.text) > remaining * CHARS_PER_TOKEN:
-            if len(row.text) > room * CHARS_PER_TOKEN:
-                selection.too_long.add(index)
-            misses += 1
-            continue
-        # the most that it can cost in any position
-        tokens = max(entry_tokens(row, count), last_tokens(row, count))
-        selection.tokens[index] = tokens
-        heading = 0 if section in opened else entry_tokens(make_day_line(row.day), count)
-        if tokens + heading > remaining:
-            if tokens + heading > room:
-                selection.too_long.add(index)
-            misses += 1
-            continue
-        misses = 0
-        remaining -= tokens + heading
-        selection.selected.add(index)
-        opened.add(section)
-        known_keys.add(key)
-    return selection
-
-
-def make_key(row: Entry) -> tuple[Role | None, str]:
-    """Return what rows that say the same have in common: the speaker, and the text without case."""
-    passage = row.passage
-    return (passage.speaker, _fold(passage.text)) if passage else (None, _fold(row.text))
-
-
-@lru_cache(maxsize=4096)  # builds of one history compare the same rows
-def _fold(text: str) -> str:
-    folded = unicodedata.normalize("NFC", text).casefold().replace(", ", " ")
-    return " ".join(folded.split()).rstrip(_ENDINGS) or folded

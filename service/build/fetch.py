@@ -41,7 +41,8 @@ from service.budget.counting import (
     last_tokens,
 )
 from service.budget.fit_recall import RecallRequest as Ranking
-from service.budget.fit_recall import choose_passages, recall_rows
+from service.budget.fit_recall import recall_rows
+from service.budget.select_rows import choose_passages
 from service.budget.strategies.relevance import Relevance
 from service.build.account import ShownRows
 from service.build.gather import Gathering, Sources

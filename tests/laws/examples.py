@@ -34,8 +34,17 @@ WORDS = st.one_of(
     st.builds(str.__mul__, st.sampled_from(["word ", "字", "a\n", "😀"]), st.integers(1, 200)),
 )
 
+#: Texts of several passages, each line of which occurs once in a text, and maybe in others.
+LONG = st.builds(
+    lambda first, count, end: end.join(f"Line {n} says {n * 7919}." for n in range(first, count)),
+    st.integers(0, 20),
+    st.integers(40, 120),
+    st.sampled_from([" ", "\n", "\n\n"]),
+)
+
 CONTENTS = st.one_of(
     WORDS,
+    LONG,
     WORDS,
     WORDS,
     st.none(),
@@ -45,6 +54,7 @@ CONTENTS = st.one_of(
 
 ARGUMENTS = st.one_of(
     st.dictionaries(st.sampled_from(["query", "n"]), WORDS, max_size=2),
+    st.dictionaries(st.sampled_from(["query", "n"]), LONG, max_size=1),
     st.sampled_from(['{"query": "x"}', '{ "n" : 1 }', "{broken", "[]", None]),
 )
 
@@ -138,7 +148,7 @@ def exchanges(draw: st.DrawFn) -> list[Row]:
 SAID = st.builds(
     lambda role, content, run_id: [{"role": role, "content": content, "run_id": run_id}],
     st.sampled_from(["HUMAN", "AI"]),
-    WORDS,
+    WORDS | LONG,
     RUN_IDS,
 )
 

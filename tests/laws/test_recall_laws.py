@@ -75,6 +75,26 @@ def test_each_candidate_is_decided_once(
     assert content.kept == sum(len(each.message_ids) for each in kept)
 
 
+#: A line of `LONG`, and the number that identifies it.
+NUMBERED = re.compile(r"Line (\d+) says \d+\.")
+
+
+@given(asked=ASKED, spec=SPECS, cap=st.integers(300, 3_000))
+def test_passages_are_in_order_and_their_gaps_are_marked(
+    asked: Asked, spec: object, cap: int
+) -> None:
+    """A row shows no line twice, and where lines are left out between others there is a mark."""
+    _, parts = recalling(asked, spec, memory_tokens=cap, memory_limit=None)
+    speakers = "|".join(SPEAKERS)
+    for row in re.split(rf"\n(?={speakers})", parts.texts.get("RECALLED", "")):
+        said = row.partition("[tool_use:")[0]
+        found = [*NUMBERED.finditer(said)]
+        for one, other in pairwise(found):
+            between = said[one.end() : other.start()]
+            assert int(one[1]) < int(other[1])
+            assert (int(other[1]) - int(one[1]) > 1) == ("..." in between)
+
+
 @given(asked=ASKED, spec=SPECS, cap=CAPS)
 def test_recalling_is_the_same_each_time(asked: Asked, spec: object, cap: int) -> None:
     """The same request has the same answer."""

@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formatters.passages import GAP, MAX_PASSAGES, split_passages
+from formatters.passages import GAP, MAX_PASSAGES, find_passages, join_passages, split_passages
 
 #: The characters of both gaps.
 GAPS = 2 * len(f"{GAP} ")
@@ -72,3 +72,44 @@ def test_passages_are_short_and_have_all_words(text: str, chars: int) -> None:
     assert all(len(passage) <= chars for passage in passages)
     assert all(passage in text for passage in bare)
     assert len("".join("".join(bare).split())) >= len("".join(text.split()))
+
+
+def test_joined_passages_are_continuous() -> None:
+    """A gap is where text is left out, on a line of its own if any passage has lines."""
+    text = (
+        "One two three, four.\n\nFive six seven\neight nine.\n\n"
+        "Ten eleven, twelve.\n\nSo it ends here now."
+    )
+    one, two, three, four = find_passages(text, 30 + GAPS)
+
+    assert join_passages(text, [one, three]) == "One two three, four. ... Ten eleven, twelve. ..."
+    assert (
+        join_passages(text, [two, four])
+        == "...\nFive six seven\neight nine.\n...\nSo it ends here now."
+    )
+    assert join_passages(text, [one, two]) == (
+        "One two three, four.\n\nFive six seven\neight nine.\n..."
+    )
+    assert join_passages(text, [one, two, three, four]) == text
+
+
+def test_passages_that_overlap_have_no_text_twice() -> None:
+    """A short passage begins within the one before it, or even earlier."""
+    text = "aaaa bb cccc ff"
+
+    assert join_passages(text, find_passages(text, 12 + GAPS)) == text
+    assert join_passages(text, [(5, 7), (0, 12)]) == "aaaa bb cccc ..."
+
+
+@given(st.text(alphabet="ab `\n!。", max_size=400), st.integers(20, 100), st.data())
+def test_all_passages_together_are_the_text(text: str, chars: int, data: st.DataObject) -> None:
+    """Some of them have all that each of them has, and no gap but where one of them has it."""
+    spans = find_passages(text, chars)
+    if not spans:
+        return
+    chosen = sorted(data.draw(st.sets(st.sampled_from(spans), min_size=1)), key=spans.index)
+
+    assert join_passages(text, spans).strip() == text.strip()
+    joined = join_passages(text, chosen)
+    assert all(text[i:j].strip("\n").rstrip() in joined for i, j in chosen)
+    assert joined.count(GAP) <= len(chosen) + 1

@@ -201,3 +201,59 @@ def test_arguments_that_annotations_leave_out_are_forms_of_a_row() -> None:
     # an annotation shows a single short argument, or none
     assert not recalled(facts(*called("So.", path="a.md"))).entries[0].passages
     assert not recalled(facts(*called("So."))).entries[0].passages
+
+
+def test_passages_of_a_row_are_joined() -> None:
+    """What lies between them is marked as left out; all of them are the whole row."""
+    said = "One word. " * 25 + "\n\n" + "Two words. " * 20 + "\n\n" + "Three words. " * 20
+    (entry,) = recalled(facts(row("b", "AI", said, metadata=CALL), message_chars=300)).entries
+    assert entry.join
+
+    both = entry.join([0, 2])
+    assert both.text.startswith(" Nexus: One word. One")
+    assert "One word. ... Three words. Three" in both.text
+    assert both.text.endswith("Three words.\n[tool_use:search, query:boats]")
+    assert (both.reasons, both.rows, both.messages) == ({"b": "passages"}, 1, entry.messages)
+    assert both.passage
+    assert not both.passage.continues
+    last = entry.join([1, 2])
+    assert last.text.startswith(" Nexus: ...\nTwo words. Two")
+    assert last.passage
+    assert last.passage.continues
+    whole = entry.join([0, 1, 2])
+    assert whole.text == f" Nexus: {said.strip()}\n[tool_use:search, query:boats]"
+    assert whole.reasons == {}
+    assert [entry.join([index]) for index in range(3)] == list(entry.passages)
+
+
+def test_passages_of_a_result_are_joined() -> None:
+    """Under the name of its tool."""
+    found = "One boat. " * 25 + "\n\n" + "Two boats. " * 20
+    rows = [
+        row("b", "AI", "", metadata=CALL),
+        row("c", "TOOL", found, metadata={"tool_call_id": "c1"}),
+    ]
+    _, entry = recalled(facts(*rows, tool_result_chars=300)).entries
+    assert entry.join
+
+    whole = entry.join([0, 1])
+    assert (whole.text, whole.reasons) == (f" Tool search: {found.strip()}", {})
+
+
+def test_what_a_message_says_is_joined_with_arguments() -> None:
+    """Arguments replace the annotation of the calls."""
+    (entry,) = recalled(facts(*called("So. " * 100, text="plan " * 30))).entries
+    assert entry.join
+    both = entry.join([0, 1])
+    assert both.text.startswith(" Nexus: So. So.")
+    assert both.text.endswith('plan plan "}]') or "\n[tool_use:write" in both.text
+    assert both.reasons == {}
+    (entry,) = recalled(facts(*called("So. " * 200, text="plan " * 300))).entries
+    assert entry.join
+    assert len(entry.passages) == 6
+    some = entry.join([1, 2, 3])
+    assert some.text.startswith(" Nexus: ... So. So.")
+    assert 'So.\n[tool_use:write {"text": "plan plan' in some.text
+    assert some.text.endswith("plan ...]")
+    assert some.reasons == {"b": "passages"}
+    assert entry.join([3]).text.startswith(" Nexus: [tool_use:... plan")

@@ -1,0 +1,269 @@
+"""Select rows of older turns by their scores: whole, or the passages of long ones."""
+
+import unicodedata
+from bisect import bisect_left
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import accumulate, pairwise
+from typing import Final, NamedTuple
+
+from formatters.model import Count, Entry, Passage, Role
+from formatters.recalled import make_day_line
+from service.budget.counting import entry_tokens, last_tokens
+from service.budget.groups import explain_ranking
+
+#: Consecutive rows or passages that don't fit, after which no more are tried.
+MAX_MISSES: Final = 100
+#: Characters that a token rarely has; a row with more of them per remaining token isn't counted.
+CHARS_PER_TOKEN: Final = 12
+#: The share of its score that a passage has in the ranking if a better one is of the same row:
+#: bench/recall/README.md.
+FURTHER_SHARE: Final = 0.8
+
+#: What may differ at the end of texts that say the same.
+_ENDINGS: Final = ".!, "
+
+#: Score the rows that may be recalled by their relevance to the current input.
+RankRows = Callable[[Sequence[Passage]], Sequence[float]]
+
+
+class Forms(NamedTuple):
+    """What rows may be shown as: of a long row one form for each passage, else the row itself."""
+
+    rows: Sequence[Entry]
+    entries: Sequence[Entry]
+    scores: Sequence[float]
+    #: The row of each form, by its index.
+    owners: Sequence[int]
+
+    def rank(self, excluded: Set[int], continued: Set[int]) -> list[int]:
+        """Return the indices of forms, the best first; of rows with equal scores the newer.
+
+        Rows that are ``excluded`` have none, and ``continued`` ones only those of later passages.
+        """
+        newest_first = self._list_newest_first(excluded, continued)
+        # sorting keeps the order of what is equal
+        ranked = sorted(newest_first, key=self.scores.__getitem__, reverse=True)
+        if not self.has_passages:
+            return ranked
+        best = set(self.find_best(ranked).values())
+        shares = {i: self.scores[i] * (1 if i in best else FURTHER_SHARE) for i in ranked}
+        return sorted(ranked, key=shares.__getitem__, reverse=True)
+
+    def _list_newest_first(self, excluded: Set[int], continued: Set[int]) -> list[int]:
+        owners = self.owners
+        if not self.has_passages:
+            return [row for row in reversed(owners) if row not in excluded]
+        return [
+            index
+            for index in sorted(range(len(owners)), key=owners.__getitem__, reverse=True)
+            if owners[index] not in excluded
+            and (owners[index] not in continued or continues(self.entries[index]))
+        ]
+
+    @property
+    def has_passages(self) -> bool:
+        """Return whether a row has several forms."""
+        return len(self.entries) > len(self.rows)
+
+    def find_best(self, ranked: Sequence[int]) -> dict[int, int]:
+        """Return the first form of each row in a ranking, by its row; the best row comes first."""
+        if not self.has_passages:
+            return dict(zip(ranked, ranked, strict=True))
+        best: dict[int, int] = {}
+        for index in ranked:
+            best.setdefault(self.owners[index], index)
+        return best
+
+    def show(self, chosen: Sequence[int]) -> Entry:
+        """Return the entry that shows the chosen forms of one row, given by their indices."""
+        row = self.rows[self.owners[chosen[0]]]
+        if len(chosen) == 1 or row.join is None:
+            return self.entries[chosen[0]]
+        first = bisect_left(self.owners, self.owners[chosen[0]])
+        return row.join([index - first for index in sorted(chosen)])
+
+
+def continues(form: Entry) -> bool:
+    """Return whether a form of a row shows another part than its beginning."""
+    return form.passage is not None and form.passage.continues
+
+
+def score_forms(rows: Sequence[Entry], rank: RankRows) -> Forms:
+    """Score the forms of rows."""
+    if not any(row.passages for row in rows):
+        scores = rank([row.passage for row in rows if row.passage])
+        return Forms(rows, rows, scores, range(len(rows)))
+    entries: list[Entry] = []
+    owners: list[int] = []
+    for index, row in enumerate(rows):
+        forms = row.passages or (row,)
+        entries += forms
+        owners += [index] * len(forms)
+    scores = rank([form.passage for form in entries if form.passage])
+    return Forms(rows, entries, scores, owners)
+
+
+def choose_passages(
+    rows: Sequence[Entry], rank: RankRows
+) -> tuple[tuple[Entry, ...], Sequence[float]]:
+    """Score rows, each by its best passage, and return each in the form that shows it."""
+    forms = score_forms(rows, rank)
+    best = forms.find_best(forms.rank(frozenset(), frozenset()))
+    chosen = [best[index] for index in range(len(rows))]
+    return tuple([forms.entries[i] for i in chosen]), [forms.scores[i] for i in chosen]
+
+
+@dataclass(slots=True)
+class RowSelection:
+    """The rows that fit together, and why others weren't selected."""
+
+    forms: Forms
+    #: The indices of forms, in the order in which they are tried.
+    ranked: Sequence[int]
+    room: int
+    count: Count
+    #: The rows that are selected, by their indices, as they are shown.
+    shown: dict[int, Entry] = field(default_factory=dict)
+    #: The tokens of each row that was counted, at most, without a line for its day.
+    tokens: dict[int, int] = field(default_factory=dict)
+    #: The forms that are selected, by their indices.
+    selected: set[int] = field(default_factory=set)
+    #: Those that repeat another row that is shown.
+    repeated: set[int] = field(default_factory=set)
+    #: Those that don't fit even alone.
+    too_long: set[int] = field(default_factory=set)
+    _remaining: int = field(init=False)
+    #: For each row the run of rows of one day that it is in, and the runs with a line for the day.
+    #: A day may need several: only if no row between two of its runs is selected, one is enough.
+    _runs: Sequence[int] = field(init=False)
+    _opened: set[int] = field(default_factory=set)
+    #: The selected forms of each row, and those that were added to a row that had one, in order.
+    _chosen: dict[int, list[int]] = field(default_factory=dict)
+    _further: list[int] = field(default_factory=list)
+    #: The rows that have got a form since they were counted.
+    _grown: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        days = [row.day for row in self.forms.rows]
+        self._runs = [*accumulate((one != other for one, other in pairwise(days)), initial=0)]
+        self._remaining = self.room
+
+    def add(self, index: int) -> bool:
+        """Select a form if it fits, and return whether it does."""
+        form, row = self.forms.entries[index], self.forms.owners[index]
+        if not self._has_room(index, -(-len(form.text) // CHARS_PER_TOKEN)):
+            return False
+        tokens, run = most_tokens(form, self.count), self._runs[row]
+        self.tokens.setdefault(row, tokens)
+        heading = 0 if run in self._opened else entry_tokens(make_day_line(form.day), self.count)
+        if not self._has_room(index, tokens + heading):
+            return False
+        self._remaining -= tokens + heading
+        self._opened.add(run)
+        self.selected.add(index)
+        if row in self.shown:
+            # counted alone at first, which is more than it adds to the row
+            self.tokens[row] += tokens
+            self._chosen[row].append(index)
+            self._further.append(index)
+            self._grown.add(row)
+        else:
+            self.shown[row], self.tokens[row], self._chosen[row] = form, tokens, [index]
+        return True
+
+    def _has_room(self, index: int, tokens: int) -> bool:
+        if tokens > self._remaining:
+            self._join_forms()
+        if tokens > self.room:
+            self.too_long.add(index)
+        return tokens <= self._remaining
+
+    def _join_forms(self) -> None:
+        """Count the rows that have several forms as they are shown."""
+        for row in self._grown:
+            entry = self.forms.show(self._chosen[row])
+            tokens = most_tokens(entry, self.count)
+            self._remaining += self.tokens[row] - tokens
+            self.shown[row], self.tokens[row] = entry, tokens
+        self._grown.clear()
+
+    def finish(self) -> None:
+        """Join the forms of each row; if that takes more tokens than there are, take some back."""
+        self._join_forms()
+        while self._remaining < 0 and self._further:
+            index = self._further.pop()
+            row = self.forms.owners[index]
+            self.selected.remove(index)
+            self._chosen[row].remove(index)
+            self._grown.add(row)
+            self._join_forms()
+
+    def list_tokens(self, more: int) -> dict[int, int]:
+        """Return the tokens of the rows that were counted, and of the best ``more`` others."""
+        best = self.forms.find_best(self.ranked).items()
+        uncounted = [(row, index) for row, index in best if row not in self.tokens][:more]
+        entries = self.forms.entries
+        counted = {row: entry_tokens(entries[index], self.count) for row, index in uncounted}
+        return self.tokens | counted
+
+    def explain(self) -> dict[int, str]:
+        """Return why rows weren't selected, by their indices: because of their best form.
+
+        A form that repeats another row doesn't count, unless all of them do.
+        """
+        distinct = [index for index in self.ranked if index not in self.repeated]
+        reasons = explain_ranking(distinct, self.selected, self.too_long)
+        best = self.forms.find_best(distinct)
+        return {
+            row: reasons[best[row]] if row in best else "repeated"
+            for row in self.forms.find_best(self.ranked)
+            if row not in self.shown
+        }
+
+
+def select_rows(
+    forms: Forms,
+    ranked: Sequence[int],
+    shown_keys: Set[tuple[Role | None, str]],
+    room: int,
+    count: Count,
+) -> RowSelection:
+    """Select rows, or passages of them, that fit together into ``room`` tokens.
+
+    ``ranked`` has indices of forms, the first to be selected first, ``shown_keys`` the keys of
+    texts that are shown anyway.
+    """
+    selection = RowSelection(forms, ranked, room, count)
+    known_keys, misses = set(shown_keys), 0
+    for index in ranked:
+        if misses == MAX_MISSES:
+            break
+        key = make_key(forms.entries[index])
+        if key in known_keys:
+            selection.repeated.add(index)
+        elif selection.add(index):
+            known_keys.add(key)
+            misses = 0
+        else:
+            misses += 1
+    selection.finish()
+    return selection
+
+
+def most_tokens(entry: Entry, count: Count) -> int:
+    """Return the most tokens that an entry can cost in any position."""
+    return max(entry_tokens(entry, count), last_tokens(entry, count))
+
+
+def make_key(row: Entry) -> tuple[Role | None, str]:
+    """Return what rows that say the same have in common: the speaker, and the text without case."""
+    passage = row.passage
+    return (passage.speaker, _fold(passage.text)) if passage else (None, _fold(row.text))
+
+
+@lru_cache(maxsize=4096)  # builds of one history compare the same rows
+def _fold(text: str) -> str:
+    folded = unicodedata.normalize("NFC", text).casefold().replace(", ", " ")
+    return " ".join(folded.split()).rstrip(_ENDINGS) or folded
