@@ -35,6 +35,10 @@ from service.budget.strategies.relevance import WHOLE_TURN_SHARE, Relevance
 #: The most rows that are counted for the decisions on them alone.
 MAX_EXPLAINED: Final = 1_000
 
+#: If all of history fits, but long rows are cut, the least share of its tokens that has to be left
+#: for their other parts; with less, only the newest turns are shown, and the rest may be recalled.
+LEAST_FOR_PARTS: Final = 0.25
+
 _NEWEST: Final = OldestFirst()
 
 
@@ -53,7 +57,7 @@ class RecallRequest:
 def fit_recall(block: Block, request: RecallRequest, room: int, count: Count) -> FittedBlock:
     """Share ``room`` tokens between the newest turns and rows of older ones.
 
-    If all of history fits, it is shown as with any strategy and nothing is recalled.
+    If all of history fits, it is shown as with any strategy, and only what that cuts is recalled.
     """
     entries = _newest_entries(block, room - fixed_tokens(block, count), count)
     has_older_rows = any(omission.reason == BEYOND_LIMIT for omission in block.omissions)
@@ -61,11 +65,11 @@ def fit_recall(block: Block, request: RecallRequest, room: int, count: Count) ->
     has_moving_start = block.moves and request.strategy.stable_prefix
     if len(entries) == len(block.entries) and not (has_older_rows or has_moving_start):
         fitted = fit_history(block, _NEWEST, room, count)
-        hides = not block.native and (
-            any(row.passages for row in request.rows.entries)
-            or any(map(_hidden_results, block.entries))
-        )
-        return _with_recalled(block, fitted, request, room, count) if hides else fitted
+        if block.native or not _hides_parts(block, request.rows):
+            return fitted
+        least = 0 if request.strategy.stable_prefix else room * LEAST_FOR_PARTS
+        if room - block_tokens(fitted.block, count) >= least:
+            return _with_recalled(block, fitted, request, room, count)
     newest = replace(block, entries=entries)
     tokens = room - fixed_tokens(newest, count)
     recent = request.strategy.recent(make_groups(newest, count), tokens)
@@ -75,6 +79,11 @@ def fit_recall(block: Block, request: RecallRequest, room: int, count: Count) ->
     newest_turns = replace(block, entries=shown, moves=not recent.stable_prefix)
     fitted = fit_history(newest_turns, _NEWEST, room, count)
     return _with_recalled(block, fitted, request, room, count)
+
+
+def _hides_parts(block: Block, rows: Block) -> bool:
+    """Return whether turns show rows in part, of which other parts may be recalled."""
+    return any(row.passages for row in rows.entries) or any(map(_hidden_results, block.entries))
 
 
 def _with_recalled(

@@ -63,8 +63,8 @@ def rank(question: str, passages: Sequence[Passage], now: datetime | None = None
     """Return a score for each passage, given oldest first: how relevant it is for its tokens.
 
     The same passages always have the same scores, the least of which is 0, and the time grows
-    linearly with their number: about 5 ms of CPU for 600 passages that were ranked before, 28 for
-    5,000. ``now`` is the moment of the question.
+    linearly with their number: about 1 ms of CPU for 600 short passages that were ranked before, 5
+    for 5,000. ``now`` is the moment of the question.
     """
     if not passages:
         return []

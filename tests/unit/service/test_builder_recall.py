@@ -270,6 +270,22 @@ async def test_a_part_is_recalled_that_the_newest_turns_do_not_show(
     assert (content.kept, content.truncated) == (1, 1)
 
 
+@pytest.mark.parametrize(("tokens", "turns"), [(1_500, 1), (2_000, 5)])
+async def test_parts_of_cut_rows_have_a_quarter_of_the_tokens(
+    ask: Any, tokens: int, turns: int
+) -> None:
+    """With less room for them, only the newest turn is shown, and the rest may be recalled."""
+    long = "Unrelated. " * 100
+    rows = history(
+        10, **{f"m{place}": f"{long}{place}" for place in range(10)} | {"m2": long + KEY}
+    )
+    content = await ask(rows, memory_tokens=tokens)
+    memory = next(m["content"] for m in content.messages if m["content"].startswith("[SHARED"))
+
+    assert KEY in "\n".join(recalled(content))
+    assert memory.count("Human: ") == turns
+
+
 async def test_a_newest_turn_that_is_too_large_is_shortened(ask: Any) -> None:
     """What is protected is cut before it exceeds the tokens, and rows of others make way."""
     content = await ask(history(m58="word " * 90, m59="word " * 90), memory_tokens=120)
