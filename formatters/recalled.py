@@ -98,6 +98,8 @@ def _message_entry(messages: Sequence[Message], view: MemoryView, guard: Guard) 
         return entry
     arguments = list_arguments(message.tool_calls)
     spans = _find_long(message.content, limit)
+    if not spans and not arguments:
+        return entry
     texts = len(spans) or bool(arguments)  # a short text is one passage, beside the arguments
     called = find_passages(arguments, limit) if arguments else []
     has_room = len(message.content.strip()) + len(arguments) <= limit
