@@ -390,7 +390,7 @@ class Entry:
     day: str = ""
     #: The text that it is ranked by, if it may be recalled.
     passage: Passage | None = None
-    #: Of a row that is cut: forms that show a passage of it each, one of which may replace it.
+    #: Of a row that is cut: forms that show a passage of it each, which may replace it.
     passages: tuple["Entry", ...] = ()
     #: Return the form that shows some of these passages, given by their indices in order.
     join: Callable[[Sequence[int]], "Entry"] | None = None

@@ -71,7 +71,7 @@ class Record:
     @cached_property
     def is_embedded(self) -> bool:
         """Return whether it gets a vector: one of what is said, if that has a word."""
-        return has_terms(self.said)
+        return has_terms(self.said) if self.of_tools else bool(self.terms)
 
 
 async def read_batch(

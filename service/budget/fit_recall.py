@@ -7,7 +7,7 @@ the highest scores first.
 from bisect import bisect_left
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
-from itertools import chain, takewhile
+from itertools import chain, filterfalse, takewhile
 from typing import Final
 
 from formatters.model import BEYOND_LIMIT, Block, Count, Entry, Role
@@ -35,9 +35,11 @@ from service.budget.strategies.relevance import WHOLE_TURN_SHARE, Relevance
 #: The most rows that are counted for the decisions on them alone.
 MAX_EXPLAINED: Final = 1_000
 
-#: If all of history fits, but long rows are cut, the least share of its tokens that has to be left
-#: for their other parts; with less, only the newest turns are shown, and the rest may be recalled.
+#: If all of history fits, but not what its turns cut, the least share of its tokens that has to be
+#: left for that; with less, only the newest turns are shown, and the rest may be recalled.
 LEAST_FOR_PARTS: Final = 0.25
+#: About as many characters as a token has.
+CHARS_PER_TOKEN: Final = 4
 
 _NEWEST: Final = OldestFirst()
 
@@ -65,9 +67,10 @@ def fit_recall(block: Block, request: RecallRequest, room: int, count: Count) ->
     has_moving_start = block.moves and request.strategy.stable_prefix
     if len(entries) == len(block.entries) and not (has_older_rows or has_moving_start):
         fitted = fit_history(block, _NEWEST, room, count)
-        if block.native or not _hides_parts(block, request.rows):
+        hidden = 0 if block.native else _estimate_hidden(block, request.rows)
+        if not hidden:
             return fitted
-        least = 0 if request.strategy.stable_prefix else room * LEAST_FOR_PARTS
+        least = 0 if request.strategy.stable_prefix else min(hidden, room * LEAST_FOR_PARTS)
         if room - block_tokens(fitted.block, count) >= least:
             return _with_recalled(block, fitted, request, room, count)
     newest = replace(block, entries=entries)
@@ -81,9 +84,16 @@ def fit_recall(block: Block, request: RecallRequest, room: int, count: Count) ->
     return _with_recalled(block, fitted, request, room, count)
 
 
-def _hides_parts(block: Block, rows: Block) -> bool:
-    """Return whether turns show rows in part, of which other parts may be recalled."""
-    return any(row.passages for row in rows.entries) or any(map(_hidden_results, block.entries))
+def _estimate_hidden(block: Block, rows: Block) -> int:
+    """Return about how many tokens the parts of rows have that turns don't show."""
+    results = set[str]().union(*map(_hidden_results, block.entries))
+    chars = 0
+    for row in rows.entries:
+        forms = row.passages or (row,)
+        if row.messages[0].id not in results:
+            forms = tuple(filter(continues, forms))
+        chars += sum([len(form.text) for form in forms])
+    return -(-chars // CHARS_PER_TOKEN)
 
 
 def _with_recalled(
@@ -139,7 +149,8 @@ def recall_rows(
     forms = score_forms(rows, request.rank)
     ranked = forms.rank(excluded, partly)
     room -= fixed_tokens(request.rows, count)
-    selection = select_rows(forms, ranked, _list_keys(rows, shown), room, count)
+    keys = _list_keys(rows, shown, partly)
+    selection = select_rows(forms, ranked, keys, room, count)
     selected, tag = selection.shown, request.rows.tag
     called, best = _find_called(rows, selected.keys()), forms.find_best(ranked)
 
@@ -192,10 +203,13 @@ def _find_shown(newest: Block, rows: Sequence[Entry]) -> tuple[set[int], set[int
     return shown - partly, partly
 
 
-def _list_keys(rows: Sequence[Entry], shown: Set[int]) -> set[tuple[Role | None, str]]:
-    """Return what rows that are shown say, in all their forms."""
-    forms = (rows[index].passages or (rows[index],) for index in shown)
-    return {make_key(form) for form in chain.from_iterable(forms)}
+def _list_keys(
+    rows: Sequence[Entry], shown: Set[int], partly: Set[int]
+) -> set[tuple[Role | None, str]]:
+    """Return what rows that are shown say in all their forms, or at their beginning."""
+    forms = chain.from_iterable(rows[index].passages or (rows[index],) for index in shown)
+    beginnings = chain.from_iterable(rows[index].passages for index in partly)
+    return {make_key(form) for form in (*forms, *filterfalse(continues, beginnings))}
 
 
 def _removed_rows(whole: Block, rows: Sequence[Entry]) -> set[int]:

@@ -13,7 +13,7 @@ from formatters.recalled import make_day_line
 from service.budget.counting import entry_tokens, last_tokens
 from service.budget.groups import explain_ranking
 
-#: Consecutive rows or passages that don't fit, after which no more are tried.
+#: Rows that don't fit, with none that does between them, after which no more are tried.
 MAX_MISSES: Final = 100
 #: Characters that a token rarely has; a row with more of them per remaining token isn't counted.
 CHARS_PER_TOKEN: Final = 12
@@ -196,6 +196,8 @@ class RowSelection:
             index = self._further.pop()
             row = self.forms.owners[index]
             self.selected.remove(index)
+            key = make_key(self.forms.entries[index])
+            self.repeated -= {i for i in self.repeated if make_key(self.forms.entries[i]) == key}
             self._chosen[row].remove(index)
             self._grown.add(row)
             self._join_forms()
@@ -236,18 +238,18 @@ def select_rows(
     texts that are shown anyway.
     """
     selection = RowSelection(forms, ranked, room, count)
-    known_keys, misses = set(shown_keys), 0
+    known_keys, missed = set(shown_keys), set[int]()
     for index in ranked:
-        if misses == MAX_MISSES:
+        if len(missed) == MAX_MISSES:
             break
         key = make_key(forms.entries[index])
         if key in known_keys:
             selection.repeated.add(index)
         elif selection.add(index):
             known_keys.add(key)
-            misses = 0
+            missed.clear()
         else:
-            misses += 1
+            missed.add(forms.owners[index])
     selection.finish()
     return selection
 

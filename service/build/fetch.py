@@ -220,10 +220,9 @@ class Fetching:
             raise HistoryUnavailableError(detail) from error
         except ContextBuilderError:
             raise
-        except (
-            Exception
-        ) as error:  # a store of others, or one with spoiled rows, may raise anything
-            log.exception("gather.broken", what="history")
+        except Exception as error:  # a store of others, or spoiled rows, may raise anything
+            if self.sources.is_news("history", error):
+                log.exception("gather.broken", what="history")
             detail = f"the history could not be read: {type(error).__name__}"
             raise HistoryUnavailableError(detail) from error
         # in a thread, so that the event loop stays free

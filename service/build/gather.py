@@ -12,6 +12,7 @@ import structlog
 
 from formatters.friends_info import read_profile_text
 from formatters.model import Facts, GroupedHistory, Message, Passage, Role, Row, Summary
+from formatters.recalled import new_turns
 from formatters.rows import counted, fix_surrogates, group_history, read_rows, sort_messages
 from prompts.system_prompt import SystemPrompt
 from service.aio import LARGE_TEXT
@@ -62,6 +63,9 @@ T = TypeVar("T")
 MESSAGE_WORK: Final = 200
 #: The work of a message that an earlier build formatted, in characters.
 KNOWN_WORK: Final = 20
+#: Characters of messages that take as much work to rank as one character that is new: their terms
+#: may be cached no longer.
+RANKED_PER_WORK: Final = 2
 #: The work of the opaque parts of a provider, in characters.
 OPAQUE_WORK: Final = 5_000
 #: Rows in the first read for each row to be printed; a turn with tools has several.
@@ -111,6 +115,14 @@ class Sources:
     similarity: Similarity | None = None
     #: When failures were logged last, by what was read and the class of the error.
     logged_at: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def is_news(self, what: str, error: Exception) -> bool:
+        """Return whether no such failure was logged in the last minute: an outage has many."""
+        now, failure = monotonic(), (what, type(error).__name__)
+        if now - self.logged_at.get(failure, -LOG_SECONDS) < LOG_SECONDS:
+            return False
+        self.logged_at[failure] = now
+        return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,26 +236,17 @@ class Gathering:
             async with asyncio.timeout(seconds):
                 return await read
         except (StoreError, ToolError, EmbedderError, TimeoutError) as error:
-            if self._is_news(what, error):
+            if self.sources.is_news(what, error):
                 log.warning("gather.degraded", what=what, error=str(error) or type(error).__name__)
         except ContextBuilderError:
             raise
         except Exception as error:  # a store, registry or embedder of others may raise anything
-            if self._is_news(what, error):
+            if self.sources.is_news(what, error):
                 log.exception("gather.broken", what=what)
             if what not in {"history", "vectors"}:
                 raise StoreError(f"{detail}: {type(error).__name__}") from error
         self.degraded[what] = WarningRecord(code=f"{what}_unavailable", detail=detail)
         return fallback
-
-    def _is_news(self, what: str, error: Exception) -> bool:
-        """Return whether no such failure was logged in the last minute: an outage has many."""
-        logged, now = self.sources.logged_at, monotonic()
-        failure = (what, type(error).__name__)
-        if now - logged.get(failure, -LOG_SECONDS) < LOG_SECONDS:
-            return False
-        logged[failure] = now
-        return True
 
     async def _tools(self) -> tuple[Toolset, Sequence[WarningRecord]]:
         request, sources = self.request, self.sources
@@ -631,6 +634,8 @@ def work_size(facts: Facts) -> int:
     """
     messages = (*_new_messages(facts), *facts.run)
     work = MESSAGE_WORK * len(messages) + KNOWN_WORK * len(facts.history)
+    if facts.recalls:
+        work += sum([len(message.content) for message in facts.history]) // RANKED_PER_WORK
     if work >= LARGE_TEXT:
         return work
     profile = read_profile_text(facts.profile) or facts.default_profile
@@ -651,5 +656,6 @@ def _new_messages(facts: Facts) -> Sequence[Message]:
     """Return the messages of the history that no earlier build has formatted."""
     if facts.grouped is None:
         return [message for message in facts.history if not message.made]
-    turns = [turn.messages for turn in facts.grouped.turns if not turn.made]
-    return [*chain.from_iterable(turns)]
+    every = facts.grouped.turns
+    turns = new_turns(facts) if facts.recalls else [turn for turn in every if not turn.made]
+    return [*chain.from_iterable(turn.messages for turn in turns)]

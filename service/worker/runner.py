@@ -282,7 +282,7 @@ class Worker:
             self._touch(self.settings.worker.heartbeat_file)
 
     def _touch(self, heartbeat_file: Path) -> None:
-        """Touch a file; one that can't be touched tells the probe, and must not end the worker."""
+        """Touch a file. If that fails, its age shows it to the probe, and the worker goes on."""
         try:
             heartbeat_file.touch()
         except OSError as error:

@@ -88,7 +88,7 @@ async def test_a_vector_is_its_owners_alone(stage: Stage) -> None:
     assert await stage.read("other", "a") == ""
 
 
-async def test_only_what_searches_find_gets_a_vector(stage: Stage) -> None:
+async def test_only_what_is_said_gets_a_vector(stage: Stage) -> None:
     """No results of tools, no empty rows, and no pruned ones until they are restored."""
     calling = {"tool_calls": [{"id": "1", "name": "look", "arguments": {"where": "boat"}}]}
     await stage.append("o", "tool", role="TOOL")

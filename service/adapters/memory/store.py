@@ -395,7 +395,7 @@ class MemoryVectors:
         """Return the vectors of a model that the newest rows have, newest first."""
         owner = self._history.owner(owner_key)
         shown = owner.shown.get(None, ())
-        rows = [row for row in shown if row.record.is_embedded and row.sequence > after]
+        rows = [row for row in shown if row.sequence > after and row.record.is_embedded]
         newest = nlargest(limit, rows, key=lambda row: row.sequence)
         made = ((row, owner.vectors.get(row.record.id)) for row in newest)
         return [

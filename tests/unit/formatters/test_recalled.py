@@ -246,7 +246,8 @@ def test_what_a_message_says_is_joined_with_arguments() -> None:
     assert entry.join
     both = entry.join([0, 1])
     assert both.text.startswith(" Nexus: So. So.")
-    assert both.text.endswith('plan plan "}]') or "\n[tool_use:write" in both.text
+    assert "\n[tool_use:write" in both.text
+    assert both.text.endswith('plan plan "}]')
     assert both.reasons == {}
     (entry,) = recalled(facts(*called("So. " * 200, text="plan " * 300))).entries
     assert entry.join

@@ -286,6 +286,27 @@ async def test_parts_of_cut_rows_have_a_quarter_of_the_tokens(
     assert memory.count("Human: ") == turns
 
 
+async def test_short_arguments_leave_a_history_that_fits_in_its_place(ask: Any) -> None:
+    """They need no quarter of the tokens."""
+    call = {"id": "c1", "name": "look", "arguments": {"where": "lake", "for": "boat"}}
+    calling = row(7, "AI", "", run_id="r3", metadata={"tool_calls": [call]})
+    rows = [*history(7), {**calling, "timestamp": "2025-01-04T12:01:00Z"}]
+    content = await ask(rows, memory_tokens=300)
+    (memory,) = [m["content"] for m in content.messages if m["content"].startswith("[SHARED")]
+
+    assert memory.count("Human: ") == 4
+    assert recalled(content)[-1] == ' Nexus: [tool_use:look {"where": "lake", "for": "boat"}]'
+
+
+async def test_a_beginning_that_is_shown_is_not_recalled_from_elsewhere(ask: Any) -> None:
+    """The newest turn shows it of another message that says the same."""
+    log = " ".join(f"{'Key' if number < 9 else 'Oar'} {number} is here." for number in range(90))
+    content = await ask(history(8, m2=log, m6=log), memory_tokens=700)
+    shown = "\n".join(str(message["content"]) for message in content.messages)
+
+    assert shown.count("Key 3 is here.") == 1
+
+
 async def test_a_newest_turn_that_is_too_large_is_shortened(ask: Any) -> None:
     """What is protected is cut before it exceeds the tokens, and rows of others make way."""
     content = await ask(history(m58="word " * 90, m59="word " * 90), memory_tokens=120)

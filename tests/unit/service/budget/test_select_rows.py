@@ -52,8 +52,8 @@ def continued(form: Entry) -> Passage:
     return form.passage._replace(continues=True)
 
 
-def test_the_best_are_bought_first() -> None:
-    """A day's line is paid with its first row, and what is too dear is passed over."""
+def test_the_best_are_selected_first() -> None:
+    """A day's line costs tokens with its first row, and what costs too many is passed over."""
     rows = [row("aaaa"), row("bbbb" * 9), row("cc"), row("dd", "[2]")]
 
     # 7 and 4 for the first and its day, 5 for the third, which has the same day
@@ -86,7 +86,7 @@ def test_rows_that_do_not_fit_alone_are_named() -> None:
     assert found.tokens == {0: 7, 1: 23, 3: 7}
 
 
-def test_a_day_that_is_interrupted_is_paid_twice() -> None:
+def test_a_day_that_is_interrupted_costs_two_lines() -> None:
     """Its line may be printed twice, so there is room for it."""
     rows = [row("aa"), row("bb", "[unknown]"), row("cc")]
 
@@ -94,7 +94,7 @@ def test_a_day_that_is_interrupted_is_paid_twice() -> None:
     assert select(rows, [0, 2], 18).selected == {0, 2}
 
 
-def test_nothing_is_bought_twice() -> None:
+def test_nothing_is_selected_twice() -> None:
     """A row whose text is already there, in any case and punctuation, is not selected again."""
     rows = [row("Yes, please!"), row("yes please"), row("no"), row("👍"), row("👍"), row("👎")]
 
@@ -144,7 +144,7 @@ def test_the_search_ends() -> None:
 
 
 @pytest.mark.parametrize("room", [-5, 0])
-def test_without_tokens_nothing_is_bought(room: int) -> None:
+def test_without_tokens_nothing_is_selected(room: int) -> None:
     """No room is no error."""
     assert select([row("a")], [0], room).selected == set()
 
@@ -185,6 +185,25 @@ def test_joined_passages_never_exceed_the_room() -> None:
     assert (found.selected, found.tokens) == ({0, 1, 2}, {0: 5, 1: 60})
     found = select(rows, [0, 1, 2, 3], 40, count)
     assert {index: each.text for index, each in found.shown.items()} == {0: "  aa", 1: "  one"}
+
+
+def test_what_repeats_a_passage_that_is_taken_back_is_no_repetition() -> None:
+    """It is shown nowhere."""
+
+    def count(text: str) -> int:
+        return len(text) + 50 * text.count("/")
+
+    found = select([long("one", "two"), row("two")], [0, 1, 2], 50, count)
+    assert {index: each.text for index, each in found.shown.items()} == {0: "  one"}
+    assert found.explain() == {1: "score"}
+
+
+def test_passages_of_a_row_that_do_not_fit_are_one_miss() -> None:
+    """So that shorter rows are tried after a few long ones."""
+    parts = [letter * 99 for letter in "abcdefghijklmnopqrstuvwxy"]
+    rows = [*(long(*[f"{n}{part}" for part in parts]) for n in range(5)), row("cc")]
+
+    assert select(rows, range(126), 20).shown.keys() == {5}
 
 
 def test_a_passage_that_is_shown_is_not_shown_again() -> None:

@@ -6,12 +6,13 @@ from typing import Any, Literal
 import pytest
 
 from formatters.model import Facts, MemoryView, Row
+from formatters.recalled import recalled
 from formatters.rows import group_history, read_row
 from service.adapters.memory.store import MemoryHistory
 from service.aio import LARGE_TEXT
 from service.budget.decisions import Decision
 from service.build.account import Built
-from service.build.gather import KNOWN_WORK, MESSAGE_WORK, SEARCHED_ROWS, work_size
+from service.build.gather import KNOWN_WORK, MESSAGE_WORK, RANKED_PER_WORK, SEARCHED_ROWS, work_size
 from service.builder import ContextBuilder
 from service.builder import history as format_history
 from service.config.settings import MemorySettings, Settings
@@ -309,3 +310,22 @@ def test_messages_that_a_build_has_formatted_are_little_work(
 
     assert new == (MESSAGE_WORK + KNOWN_WORK) * ROWS > LARGE_TEXT
     assert work_size(facts) == KNOWN_WORK * ROWS
+
+
+def test_what_is_ranked_is_known_once_its_rows_were_formatted() -> None:
+    """Turns that another strategy has shown have to be formatted and analysed as rows."""
+    messages = tuple(read_row(each).keep_made() for each in history())
+    facts = Facts(
+        current_input="",
+        history=messages,
+        grouped=group_history(messages),
+        memory=MemoryView(limit=None),
+        recalls=True,
+    )
+    format_history(facts)
+    new = work_size(facts)
+    recalled(facts)
+
+    ranked = sum(len(message.content) for message in messages) // RANKED_PER_WORK
+    assert new == (MESSAGE_WORK + KNOWN_WORK) * ROWS + ranked
+    assert work_size(facts) == KNOWN_WORK * ROWS + ranked
