@@ -1,6 +1,6 @@
 """The `[RECALLED]` block: messages of older turns that are relevant to the input, one per entry."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Final, TypeGuard
@@ -43,7 +43,8 @@ def recalled(facts: Facts) -> Block:
     Entries don't include their day line: `insert_day_lines` adds it once for neighbours.
     """
     turns, guard = grouped_history(facts).turns, facts.guard
-    view, form = facts.memory.recalling(), _form_of(facts)
+    view = facts.memory.recalling()
+    form = (_entries, *view.form, guard)
     # rows of a turn that is kept are formatted once
     of_turns = [kept(turn.made, form, _entries, turn, view, guard) for turn in turns]
     entries = tuple(chain.from_iterable(of_turns))
@@ -57,17 +58,6 @@ def recalled(facts: Facts) -> Block:
         additive=True,
         volatile=True,
     )
-
-
-def new_turns(facts: Facts) -> list[Turn]:
-    """Return the turns whose rows no earlier build has formatted in this form."""
-    form = _form_of(facts)
-    turns = grouped_history(facts).turns
-    return [turn for turn in turns if not turn.made or form not in turn.made]
-
-
-def _form_of(facts: Facts) -> Hashable:
-    return (_entries, *facts.memory.recalling().form, facts.guard)
 
 
 def insert_day_lines(entries: Sequence[Entry]) -> tuple[Entry, ...]:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, pairwise
+from itertools import pairwise
 from time import monotonic
 from typing import Final, TypeVar
 
@@ -12,7 +12,6 @@ import structlog
 
 from formatters.friends_info import read_profile_text
 from formatters.model import Facts, GroupedHistory, Message, Passage, Role, Row, Summary
-from formatters.recalled import new_turns
 from formatters.rows import counted, fix_surrogates, group_history, read_rows, sort_messages
 from prompts.system_prompt import SystemPrompt
 from service.aio import LARGE_TEXT
@@ -61,11 +60,6 @@ T = TypeVar("T")
 
 #: The work of a message or a call besides its text, in characters.
 MESSAGE_WORK: Final = 200
-#: The work of a message that an earlier build formatted, in characters.
-KNOWN_WORK: Final = 20
-#: Characters of messages that take as much work to rank as one character that is new: their terms
-#: may be cached no longer.
-RANKED_PER_WORK: Final = 2
 #: The work of the opaque parts of a provider, in characters.
 OPAQUE_WORK: Final = 5_000
 #: Rows in the first read for each row to be printed; a turn with tools has several.
@@ -75,8 +69,7 @@ ROWS_PER_PRINTED_ROW: Final = 2
 RUN_ESTIMATE_PERCENT: Final = 125
 #: The factor that enlarges a read that was too small.
 GROWTH: Final = 4
-#: The number of new rows that is processed in a thread, so that the event loop stays free; one that
-#: was read before takes a tenth of the time.
+#: The number of rows that is processed in a thread, so that the event loop stays free.
 MANY_ROWS: Final = 500
 #: Limits of the older rows to search for: a constant, or a multiple of the newest rows if that is
 #: larger; the number of newest rows reflects the budget. Several times as much as can be recalled
@@ -521,8 +514,7 @@ class _RowReader:
 
     async def _to_history(self, page: HistoryPage, hits: Sequence[Row] | None = None) -> History:
         """Return the newest rows and the hits, both given newest first, as a history."""
-        work = sum(self.cache.count_new(rows) + len(rows) // 10 for rows in (page.rows, hits or ()))
-        if work < MANY_ROWS:
+        if len(page.rows) + len(hits or ()) < MANY_ROWS:
             return self._convert(page, hits)
         return await asyncio.to_thread(self._convert, page, hits)
 
@@ -632,10 +624,8 @@ def work_size(facts: Facts) -> int:
 
     The texts don't count where the number of messages alone makes it `LARGE_TEXT`.
     """
-    messages = (*_new_messages(facts), *facts.run)
-    work = MESSAGE_WORK * len(messages) + KNOWN_WORK * len(facts.history)
-    if facts.recalls:
-        work += sum([len(message.content) for message in facts.history]) // RANKED_PER_WORK
+    messages = (*facts.history, *facts.run)
+    work = MESSAGE_WORK * len(messages)
     if work >= LARGE_TEXT:
         return work
     profile = read_profile_text(facts.profile) or facts.default_profile
@@ -650,12 +640,3 @@ def work_size(facts: Facts) -> int:
         + MESSAGE_WORK * calls
         + OPAQUE_WORK * opaque
     )
-
-
-def _new_messages(facts: Facts) -> Sequence[Message]:
-    """Return the messages of the history that no earlier build has formatted."""
-    if facts.grouped is None:
-        return [message for message in facts.history if not message.made]
-    every = facts.grouped.turns
-    turns = new_turns(facts) if facts.recalls else [turn for turn in every if not turn.made]
-    return [*chain.from_iterable(turn.messages for turn in turns)]

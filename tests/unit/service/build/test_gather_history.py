@@ -1,20 +1,16 @@
 """What of a history a build reads where rows of older turns are recalled."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
-from formatters.model import Facts, MemoryView, Row
-from formatters.recalled import recalled
-from formatters.rows import group_history, read_row
+from formatters.model import Row
 from service.adapters.memory.store import MemoryHistory
-from service.aio import LARGE_TEXT
 from service.budget.decisions import Decision
 from service.build.account import Built
-from service.build.gather import KNOWN_WORK, MESSAGE_WORK, RANKED_PER_WORK, SEARCHED_ROWS, work_size
+from service.build.gather import SEARCHED_ROWS
 from service.builder import ContextBuilder
-from service.builder import history as format_history
 from service.config.settings import MemorySettings, Settings
 from service.wire.recall import RecallRequest
 from service.wire.request import BuildRequest
@@ -294,38 +290,3 @@ async def test_the_store_is_asked_for_the_run_only_where_it_matters(
     await watching.build_or_raise(BuildRequest.model_validate(request))
 
     assert [*store.by_ids] == read
-
-
-@pytest.mark.parametrize("layout", ["tagged", "chat"])
-def test_messages_that_a_build_has_formatted_are_little_work(
-    layout: Literal["tagged", "chat"],
-) -> None:
-    """So the next build of the same history needs no thread."""
-    messages = tuple(read_row(each).keep_made() for each in history())
-    grouped = group_history(messages) if layout == "tagged" else None
-    view = MemoryView(limit=None)
-    facts = Facts(current_input="", history=messages, grouped=grouped, layout=layout, memory=view)
-    new = work_size(facts)
-    format_history(facts)
-
-    assert new == (MESSAGE_WORK + KNOWN_WORK) * ROWS > LARGE_TEXT
-    assert work_size(facts) == KNOWN_WORK * ROWS
-
-
-def test_what_is_ranked_is_known_once_its_rows_were_formatted() -> None:
-    """Turns that another strategy has shown have to be formatted and analysed as rows."""
-    messages = tuple(read_row(each).keep_made() for each in history())
-    facts = Facts(
-        current_input="",
-        history=messages,
-        grouped=group_history(messages),
-        memory=MemoryView(limit=None),
-        recalls=True,
-    )
-    format_history(facts)
-    new = work_size(facts)
-    recalled(facts)
-
-    ranked = sum(len(message.content) for message in messages) // RANKED_PER_WORK
-    assert new == (MESSAGE_WORK + KNOWN_WORK) * ROWS + ranked
-    assert work_size(facts) == KNOWN_WORK * ROWS + ranked
