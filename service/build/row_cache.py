@@ -36,6 +36,13 @@ class RowCache:
         except KeyError:
             return tuple([newer.get(body) or self._read(body) for body in rows.bodies])
 
+    def count_new(self, rows: Sequence[Row]) -> int:
+        """Return how many rows are not among those that were read last."""
+        if not isinstance(rows, StoredRows):
+            return len(rows)
+        newer = self._messages.newer
+        return sum([body not in newer for body in rows.bodies])
+
     def _read(self, body: str) -> Message:
         size = ROW_BYTES + COPIES * sys.getsizeof(body)
         message = self._messages.get(body, size)

@@ -2,19 +2,20 @@
 
 import json
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
 from heapq import nlargest
-from itertools import islice
-from math import inf
+from itertools import accumulate, islice
+from operator import sub
 
 from formatters.model import Row, Summary
 from formatters.rows import StoredRows, fix_surrogates, read_content
 from service.adapters.memory.owner_rows import OwnerRows
 from service.adapters.store_records import (
     OwnerLocks,
+    Record,
     checked_owner,
     microseconds,
     read_batch,
@@ -96,26 +97,20 @@ class MemoryHistory:
         owner = self.owner(owner_key)
         scope = None if conversation_id is None else fix_surrogates(conversation_id)
         shown = owner.shown.get(scope, [])
-        bodies: list[str] = []
-        starts: list[int] = []
-        native_starts: list[int] = []
         most = len(shown) if max_rows is None else min(max(max_rows, 0), len(shown))
-        start, native_start = owner.tokens[scope], owner.native[scope]
-        last = -inf if max_tokens is None else start - max_tokens
-        for row in islice(reversed(shown), most):
-            if start <= last:
-                break
-            record = row.record
-            start -= record.printed_tokens
-            native_start -= record.native_tokens
-            bodies.append(record.body)
-            starts.append(start)
-            native_starts.append(native_start)
+        newest = (row.record for row in islice(reversed(shown), most))
+        records = [*(newest if max_tokens is None else _take_tokens(newest, max_tokens))]
+        tokens = accumulate(
+            [record.printed_tokens for record in records], sub, initial=owner.tokens[scope]
+        )
+        native = accumulate(
+            [record.native_tokens for record in records], sub, initial=owner.native[scope]
+        )
         return HistoryPage(
-            rows=StoredRows(bodies),
+            rows=StoredRows([record.body for record in records]),
             total=len(shown),
-            starts=tuple(starts),
-            native_starts=tuple(native_starts),
+            starts=tuple(tokens)[1:],
+            native_starts=tuple(native)[1:],
         )
 
     async def search(
@@ -403,3 +398,12 @@ class MemoryVectors:
             for row, each in made
             if each and each[0] == model
         ]
+
+
+def _take_tokens(newest: Iterable[Record], tokens: int) -> Iterator[Record]:
+    """Yield records up to the one at which their printed tokens reach ``tokens``."""
+    for record in newest:
+        if tokens <= 0:
+            return
+        yield record
+        tokens -= record.printed_tokens

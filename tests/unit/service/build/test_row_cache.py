@@ -20,6 +20,15 @@ def test_a_stored_row_is_read_once() -> None:
     assert [message.content for message in cache.read(changed)[:2]] == ["valleys", "1 hills"]
 
 
+def test_rows_that_were_read_are_not_new() -> None:
+    """Rows of callers always are, since they may have changed."""
+    cache = RowCache()
+    cache.read(STORED[:4])
+
+    assert (cache.count_new(STORED), cache.count_new(STORED[:4])) == (5, 0)
+    assert cache.count_new(ROWS) == len(ROWS)
+
+
 def test_rows_of_callers_are_read_again() -> None:
     """Callers may change them in the meantime."""
     cache, row = RowCache(), dict(ROWS[0])
