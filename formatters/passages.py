@@ -30,24 +30,19 @@ _BOUNDARIES: Final = (
 _BLANKS: Final = (re.compile(r"\n"), re.compile(r"\s"))
 
 
-def split_passages(text: str, chars: int) -> list[str]:
-    """Return the passages of a text in order, each of at most ``chars`` characters.
-
-    Those that don't begin or end with the text have a `GAP` there, on a line of its own if they
-    have lines.
-    """
-    return [join_passages(text, [span]) for span in find_passages(text, chars)]
-
-
 def find_passages(text: str, chars: int) -> list[Span]:
-    """Return where the passages of `split_passages` are in the text."""
+    """Return where the passages of a text are, in order.
+
+    As `join_passages` shows it, each has at most ``chars`` characters.
+    """
     return list(_spans(text, max(chars - 2 * len(f"{GAP} "), 1)))
 
 
 def join_passages(text: str, spans: Iterable[Span]) -> str:
     """Return passages of a text, given in order, as one text with a `GAP` where any is left out.
 
-    Passages that nothing but blanks separates are continuous.
+    The gap is on a line of its own if they have lines. Passages that nothing but blanks separates
+    are continuous. Without passages, the text is empty.
     """
     parts: list[Span] = []
     for start, end in spans:
@@ -56,6 +51,8 @@ def join_passages(text: str, spans: Iterable[Span]) -> str:
             parts[-1] = (min(parts[-1][0], start), end)
         else:
             parts.append((start, end))
+    if not parts:
+        return ""
     pieces = [text[start:end].strip("\n").rstrip() for start, end in parts]
     separator = "\n" if any("\n" in piece for piece in pieces) else " "
     before, after = text[: parts[0][0]].strip() != "", text[parts[-1][1] :].strip() != ""

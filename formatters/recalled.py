@@ -107,12 +107,14 @@ def _message_entry(messages: Sequence[Message], view: MemoryView, guard: Guard) 
 
     def join(indices: Sequence[int]) -> Entry:
         calls = [called[index - texts] for index in indices if index >= texts]
-        said = _join(message.content, [spans[index] for index in indices if index < len(spans)])
+        said = join_passages(
+            message.content, [spans[index] for index in indices if index < len(spans)]
+        )
         if not spans and (has_room or 0 in indices):
             said = message.content
         part = replace(message, content=said)
         shown = (
-            _format_calling(part, _join(arguments, calls), guard)
+            _format_calling(part, join_passages(arguments, calls), guard)
             if calls
             else format_row([part], whole, guard)
         )
@@ -137,7 +139,7 @@ def _result_entry(result: Message, row: Sequence[Message], view: MemoryView, gua
     spans, whole = _find_long(result.content, limit), replace(view, tool_result_chars=None)
 
     def join(indices: Sequence[int]) -> Entry:
-        said = _join(result.content, [spans[index] for index in indices])
+        said = join_passages(result.content, [spans[index] for index in indices])
         shown = format_result(replace(result, content=said), row, whole, guard)
         return _form(f" {shown}", [result], whole, indices[0], said)
 
@@ -157,10 +159,6 @@ def _is_split(limit: int | None) -> TypeGuard[int]:
 def _find_long(text: str, limit: int) -> list[Span]:
     """Return the passages of a text; none unless it is longer than the limit."""
     return find_passages(text, limit) if len(text) > limit else []
-
-
-def _join(text: str, spans: Sequence[Span]) -> str:
-    return join_passages(text, spans) if spans else ""
 
 
 def _form(text: str, messages: Sequence[Message], view: MemoryView, index: int, said: str) -> Entry:

@@ -26,6 +26,9 @@ from service.ports.services import TokenCounter
 
 #: Tokens that every message costs besides its content, by the source systems' convention.
 MESSAGE_OVERHEAD: Final = 4
+#: More characters than texts have per token, but for some: a text with more isn't counted to find
+#: out whether it fits, as counting one of megabytes takes up to a second.
+MAX_CHARS_PER_TOKEN: Final = 12
 
 
 class Estimate(ABC):

@@ -9,7 +9,13 @@ from functools import cached_property
 from typing import Final
 
 from formatters.model import Block, Count, Tag, TrimPolicy
-from service.budget.counting import StablePrefix, block_tokens, find_stable_prefix, measure
+from service.budget.counting import (
+    MAX_CHARS_PER_TOKEN,
+    StablePrefix,
+    block_tokens,
+    find_stable_prefix,
+    measure,
+)
 from service.budget.decisions import Decision, FittedBlock
 from service.budget.fit_history import fit_history, fit_run, placeholder_only
 from service.budget.fit_recall import RecallRequest, fit_recall
@@ -242,9 +248,6 @@ def _fit_history(
 # --- other blocks ----------------------------------------------------------------------------
 
 
-#: The most characters per token to which a block is reduced; texts rarely have more.
-MAX_CHARS_PER_TOKEN: Final = 12
-
 #: How many smaller forms a block has, and a function that returns one of them by its number, from
 #: 0 for the largest; None if it drops the block.
 _Forms = tuple[int, Callable[[int], Block | None]]
@@ -289,7 +292,6 @@ def _reduce(
         smaller = with_form(number)
         reduced = (each for each in smaller if each.tag == block.tag)
         chars = sum(len(entry.text) for each in reduced for entry in each.entries)
-        # counting a text of megabytes takes up to a second, each time
         return chars <= limit * MAX_CHARS_PER_TOKEN and _total(smaller, count) <= limit
 
     return with_form(min(bisect_left(range(length), True, key=fits), length - 1))

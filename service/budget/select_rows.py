@@ -10,13 +10,11 @@ from typing import Final, NamedTuple
 
 from formatters.model import Count, Entry, Passage, Role
 from formatters.recalled import make_day_line
-from service.budget.counting import entry_tokens, last_tokens
+from service.budget.counting import MAX_CHARS_PER_TOKEN, entry_tokens, last_tokens
 from service.budget.groups import explain_ranking
 
 #: Rows that don't fit, with none that does between them, after which no more are tried.
 MAX_MISSES: Final = 100
-#: Characters that a token rarely has; a row with more of them per remaining token isn't counted.
-CHARS_PER_TOKEN: Final = 12
 #: The share of its score that a passage has in the ranking if a better one is of the same row:
 #: bench/recall/README.md.
 FURTHER_SHARE: Final = 0.8
@@ -35,7 +33,7 @@ class Forms(NamedTuple):
     entries: Sequence[Entry]
     scores: Sequence[float]
     #: The row of each form, by its index.
-    owners: Sequence[int]
+    row_of: Sequence[int]
 
     def rank(self, excluded: Set[int], continued: Set[int]) -> list[int]:
         """Return the indices of forms, the best first; of rows with equal scores the newer.
@@ -52,14 +50,14 @@ class Forms(NamedTuple):
         return sorted(ranked, key=shares.__getitem__, reverse=True)
 
     def _list_newest_first(self, excluded: Set[int], continued: Set[int]) -> list[int]:
-        owners = self.owners
+        row_of = self.row_of
         if not self.has_passages:
-            return [row for row in reversed(owners) if row not in excluded]
+            return [row for row in reversed(row_of) if row not in excluded]
         return [
             index
-            for index in sorted(range(len(owners)), key=owners.__getitem__, reverse=True)
-            if owners[index] not in excluded
-            and (owners[index] not in continued or continues(self.entries[index]))
+            for index in sorted(range(len(row_of)), key=row_of.__getitem__, reverse=True)
+            if row_of[index] not in excluded
+            and (row_of[index] not in continued or continues(self.entries[index]))
         ]
 
     @property
@@ -73,15 +71,15 @@ class Forms(NamedTuple):
             return dict(zip(ranked, ranked, strict=True))
         best: dict[int, int] = {}
         for index in ranked:
-            best.setdefault(self.owners[index], index)
+            best.setdefault(self.row_of[index], index)
         return best
 
     def show(self, chosen: Sequence[int]) -> Entry:
         """Return the entry that shows the chosen forms of one row, given by their indices."""
-        row = self.rows[self.owners[chosen[0]]]
+        row = self.rows[self.row_of[chosen[0]]]
         if len(chosen) == 1 or row.join is None:
             return self.entries[chosen[0]]
-        first = bisect_left(self.owners, self.owners[chosen[0]])
+        first = bisect_left(self.row_of, self.row_of[chosen[0]])
         return row.join([index - first for index in sorted(chosen)])
 
 
@@ -96,13 +94,13 @@ def score_forms(rows: Sequence[Entry], rank: RankRows) -> Forms:
         scores = rank([row.passage for row in rows if row.passage])
         return Forms(rows, rows, scores, range(len(rows)))
     entries: list[Entry] = []
-    owners: list[int] = []
+    row_of: list[int] = []
     for index, row in enumerate(rows):
         forms = row.passages or (row,)
         entries += forms
-        owners += [index] * len(forms)
+        row_of += [index] * len(forms)
     scores = rank([form.passage for form in entries if form.passage])
-    return Forms(rows, entries, scores, owners)
+    return Forms(rows, entries, scores, row_of)
 
 
 def choose_passages(
@@ -152,8 +150,8 @@ class RowSelection:
 
     def add(self, index: int) -> bool:
         """Select a form if it fits, and return whether it does."""
-        form, row = self.forms.entries[index], self.forms.owners[index]
-        if not self._has_room(index, -(-len(form.text) // CHARS_PER_TOKEN)):
+        form, row = self.forms.entries[index], self.forms.row_of[index]
+        if not self._has_room(index, -(-len(form.text) // MAX_CHARS_PER_TOKEN)):
             return False
         tokens, run = most_tokens(form, self.count), self._runs[row]
         self.tokens.setdefault(row, tokens)
@@ -194,7 +192,7 @@ class RowSelection:
         self._join_forms()
         while self._remaining < 0 and self._further:
             index = self._further.pop()
-            row = self.forms.owners[index]
+            row = self.forms.row_of[index]
             self.selected.remove(index)
             key = make_key(self.forms.entries[index])
             self.repeated -= {i for i in self.repeated if make_key(self.forms.entries[i]) == key}
@@ -249,7 +247,7 @@ def select_rows(
             known_keys.add(key)
             missed.clear()
         else:
-            missed.add(forms.owners[index])
+            missed.add(forms.row_of[index])
     selection.finish()
     return selection
 

@@ -63,7 +63,7 @@ def _check_seconds(value: float) -> float:
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False), AfterValidator(_check_seconds)]
 #: Seconds, or 0.
-SecondsOrNone = Annotated[float, Field(ge=0, allow_inf_nan=False), AfterValidator(_check_seconds)]
+SecondsOrZero = Annotated[float, Field(ge=0, allow_inf_nan=False), AfterValidator(_check_seconds)]
 
 
 def _check_milliseconds(value: int) -> int:

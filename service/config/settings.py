@@ -35,7 +35,7 @@ from service.config.section import (
     Milliseconds,
     Ratio,
     Seconds,
-    SecondsOrNone,
+    SecondsOrZero,
     Section,
     StrategySpec,
     Text,
@@ -191,7 +191,7 @@ class RecorderSettings(Section):
 class ReportSettings(Section):
     """Reports of builds, which are kept on the bus."""
 
-    ttl_seconds: SecondsOrNone = 900.0
+    ttl_seconds: SecondsOrZero = 900.0
     max_bytes: Count = 262_144
 
 

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple, TypeVar
 
 from service.recall.bm25 import idf
 
-#: Where a row is in a history: places are in the order of the rows.
-Place = TypeVar("Place", int, tuple[int, int])
+#: What sorts the rows of a history: an index, or a time with a number.
+SortKey = TypeVar("SortKey", int, tuple[int, int])
 
 #: The most rows that are requested of an index: reading and scoring them takes some milliseconds.
 MAX_FOUND: Final = 2_000
@@ -141,12 +141,12 @@ def merge_hits(one: Sequence[int], other: Sequence[int], limit: int) -> list[int
     return list(islice(both, limit))
 
 
-def take_best(ranked: Iterable[tuple[int, Place]], limit: int) -> list[Place]:
-    """Return the places of at most ``limit`` rows around the best hits, each once, newest first.
+def take_best(ranked: Iterable[tuple[int, SortKey]], limit: int) -> list[SortKey]:
+    """Return the sort keys of at most ``limit`` rows around the best hits, once, newest first.
 
     They are given with the ranks of the hits that they are around.
     """
-    best = islice(dict.fromkeys(place for _, place in sorted(ranked)), limit)
+    best = islice(dict.fromkeys(key for _, key in sorted(ranked)), limit)
     return sorted(best, reverse=True)
 
 

@@ -78,8 +78,8 @@ class Worker:
     _late: bool = field(init=False, default=False)
     #: Slots for owners with many requests.
     _share: int = field(init=False, default=0)
-    #: Whether the heartbeat file could not be touched; an outage is logged once.
-    _untouched: bool = field(init=False, default=False)
+    #: Whether the heartbeat file could not be touched; this is logged once.
+    _heartbeat_failed: bool = field(init=False, default=False)
     #: When such an owner last had to make room for others.
     _yielded_at: datetime = field(init=False, default=datetime.min.replace(tzinfo=UTC))
 
@@ -286,11 +286,11 @@ class Worker:
         try:
             heartbeat_file.touch()
         except OSError as error:
-            if not self._untouched:
+            if not self._heartbeat_failed:
                 log.warning("worker.heartbeat_failed", error=str(error))
-            self._untouched = True
+            self._heartbeat_failed = True
         else:
-            self._untouched = False
+            self._heartbeat_failed = False
 
 
 class Pulse:

@@ -88,17 +88,18 @@ async def search_rows(
     found = [by_number[number] for number in best if number in by_number]
     positions = [RowPosition(getattr(row, total), row.own) for row in found]
     ranges = token_ranges(positions, getattr(end, total) - end.own)
-    spots = [(row.sort_time, row.sequence, rank) for rank, row in enumerate(found) if not row.own]
+    # hits without printed tokens, whose position in tokens other rows have, too
+    bare = [(row.sort_time, row.sequence, rank) for rank, row in enumerate(found) if not row.own]
     values = {**keys, **before, "limit": request.max_rows}
     near = await _read_near(connection, _AROUND[dialect, total], ranges, values)
-    beside = await _read_near(connection, _BESIDE[dialect, total], spots, values)
+    beside = await _read_near(connection, _BESIDE[dialect, total], bare, values)
     if not beside:
         return StoredRows([body for _, _, body in sorted(near, key=itemgetter(1), reverse=True)])
-    places = take_best([(rank, place) for rank, place, _ in (*near, *beside)], request.max_rows)
-    bodies = {place: body for _, place, body in near}
-    ids = {place: row_id for _, place, row_id in beside if place not in bodies}
-    by_id = await read_bodies(connection, owner, [ids[each] for each in places if each in ids])
-    return StoredRows([by_id[ids[each]] if each in ids else bodies[each] for each in places])
+    best_keys = take_best([(rank, key) for rank, key, _ in (*near, *beside)], request.max_rows)
+    bodies = {key: body for _, key, body in near}
+    ids = {key: row_id for _, key, row_id in beside if key not in bodies}
+    by_id = await read_bodies(connection, owner, [ids[key] for key in best_keys if key in ids])
+    return StoredRows([by_id[ids[key]] if key in ids else bodies[key] for key in best_keys])
 
 
 async def _read_near(
@@ -332,14 +333,14 @@ def _both_sides(
 ) -> Iterator[Select[int, int, str]]:
     """Yield selects of the row at a position with those before it, and of those after it."""
     near = messages.alias("beside")
-    position, spot = tuple_(near.c.sort_time, near.c.sequence), tuple_(time, number)
+    position, given = tuple_(near.c.sort_time, near.c.sequence), tuple_(time, number)
     # with ``pruned = 0``, SQLite would choose an index in another order
     shown = select(near.c.sort_time, near.c.sequence, near.c.id).where(
         *scoped(near), near.c.pruned != literal(1)
     )
     order = (near.c.sort_time, near.c.sequence)
-    older = shown.where(position <= spot).order_by(*(column.desc() for column in order))
-    newer = shown.where(position > spot, position < _END).order_by(*order)
+    older = shown.where(position <= given).order_by(*(column.desc() for column in order))
+    newer = shown.where(position > given, position < _END).order_by(*order)
     for side, count in ((older, ROWS_BEFORE + 1), (newer, ROWS_AFTER)):
         yield side.limit(count).correlate(_TRIPLES, _JSON_TRIPLES)
 

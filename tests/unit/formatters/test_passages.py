@@ -5,10 +5,15 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formatters.passages import GAP, MAX_PASSAGES, find_passages, join_passages, split_passages
+from formatters.passages import GAP, MAX_PASSAGES, find_passages, join_passages
 
 #: The characters of both gaps.
 GAPS = 2 * len(f"{GAP} ")
+
+
+def split_passages(text: str, chars: int) -> list[str]:
+    """Return the passages of a text, each shown alone."""
+    return [join_passages(text, [span]) for span in find_passages(text, chars)]
 
 
 def said(text: str, chars: int) -> list[str]:

@@ -160,13 +160,20 @@ def test_a_long_row_has_its_passages() -> None:
     assert not recalled(facts(*rows, message_chars=None)).entries[0].passages
 
 
+BOATS = "One boat. " * 25 + "\n\n" + "Two boats. " * 20
+
+
+def called_for(result: str) -> list[dict[str, Any]]:
+    """Return a call with its result."""
+    return [
+        row("b", "AI", "", metadata=CALL),
+        row("c", "TOOL", result, metadata={"tool_call_id": "c1"}),
+    ]
+
+
 def test_a_long_result_has_its_passages() -> None:
     """Each is under the name of its tool."""
-    found = "One boat. " * 25 + "\n\n" + "Two boats. " * 20
-    rows = [
-        row("b", "AI", "", metadata=CALL),
-        row("c", "TOOL", found, metadata={"tool_call_id": "c1"}),
-    ]
+    rows = called_for(BOATS)
     _, entry = recalled(facts(*rows, tool_result_chars=300)).entries
     first, second = entry.passages
 
@@ -228,16 +235,12 @@ def test_passages_of_a_row_are_joined() -> None:
 
 def test_passages_of_a_result_are_joined() -> None:
     """Under the name of its tool."""
-    found = "One boat. " * 25 + "\n\n" + "Two boats. " * 20
-    rows = [
-        row("b", "AI", "", metadata=CALL),
-        row("c", "TOOL", found, metadata={"tool_call_id": "c1"}),
-    ]
+    rows = called_for(BOATS)
     _, entry = recalled(facts(*rows, tool_result_chars=300)).entries
     assert entry.join
 
     whole = entry.join([0, 1])
-    assert (whole.text, whole.reasons) == (f" Tool search: {found.strip()}", {})
+    assert (whole.text, whole.reasons) == (f" Tool search: {BOATS.strip()}", {})
 
 
 def test_what_a_message_says_is_joined_with_arguments() -> None:

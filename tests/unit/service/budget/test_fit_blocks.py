@@ -4,8 +4,8 @@ from dataclasses import replace
 import pytest
 
 from formatters.model import COUNT_MARK, Block, Entry, Message, Role, TrimPolicy
-from service.budget.counting import block_tokens
-from service.budget.fit_blocks import MAX_CHARS_PER_TOKEN, Budget, Fitted, fit_blocks
+from service.budget.counting import MAX_CHARS_PER_TOKEN, block_tokens
+from service.budget.fit_blocks import Budget, Fitted, fit_blocks
 from service.budget.groups import Strategy
 from service.budget.strategies.none import KeepAll
 from service.budget.strategies.oldest_first import OldestFirst
