@@ -103,16 +103,6 @@ def score_forms(rows: Sequence[Entry], rank: RankRows) -> Forms:
     return Forms(rows, entries, scores, row_of)
 
 
-def choose_passages(
-    rows: Sequence[Entry], rank: RankRows
-) -> tuple[tuple[Entry, ...], Sequence[float]]:
-    """Score rows, each by its best passage, and return each in the form that shows it."""
-    forms = score_forms(rows, rank)
-    best = forms.find_best(forms.rank(frozenset(), frozenset()))
-    chosen = [best[index] for index in range(len(rows))]
-    return tuple([forms.entries[i] for i in chosen]), [forms.scores[i] for i in chosen]
-
-
 @dataclass(slots=True)
 class RowSelection:
     """The rows that fit together, and why others weren't selected."""

@@ -40,9 +40,7 @@ from service.budget.counting import (
     fixed_tokens,
     last_tokens,
 )
-from service.budget.fit_recall import RecallRequest as Ranking
-from service.budget.fit_recall import recall_rows
-from service.budget.select_rows import choose_passages
+from service.budget.select_rows import make_key, score_forms, select_rows
 from service.budget.strategies.relevance import Relevance
 from service.build.account import ShownRows
 from service.build.gather import Gathering, Sources
@@ -354,37 +352,31 @@ class Fetching:
         strategy = self.plan.strategy
         if not isinstance(strategy, Relevance) or (ranker := strategy.rank) is None:
             raise InvalidRequestError("there is no ranker for a query")
-        block, now = recalled(facts), self.plan.now
-        rows, scores = choose_passages(
-            block.entries,
-            lambda passages: ranker(facts.current_input, passages, now) if passages else (),
-        )
-        passages = [row.passage for row in rows if row.passage]
-        matches = bool(facts.similarities) or has_match(facts.current_input, passages, now)
-        note = NO_MATCH_NOTE if passages and not matches else ""
-        room = self._room - self._count(note)
-        block = replace(block, entries=tuple(map(self._with_handle, rows)))
-        ranking = Ranking(block, strategy, rank=lambda _: scores)
-        paged, page = set[str](), self._content.page
-        shown_whole = [*filter(self._is_excluded, block.entries)]
+        block, query, now = recalled(facts), facts.current_input, self.plan.now
+        if not block.entries:
+            return Selection()
+        rows = tuple(map(self._with_handles, block.entries))
+        forms = score_forms(rows, lambda passages: ranker(query, passages, now))
+        passages = [form.passage for form in forms.entries if form.passage]
+        matches = bool(facts.similarities) or has_match(query, passages, now)
+        note, page = "" if matches else NO_MATCH_NOTE, self._content.page
+        room = self._room - self._count(note) - fixed_tokens(block, self._count)
+        passed = {index for index, row in enumerate(rows) if self._is_excluded(row)}
+        keys = {make_key(form) for i in passed for form in rows[i].passages or (rows[i],)}
         for _ in range(page):
-            on_pages = (e for e in block.entries if any(m.id in paged for m in e.messages))
-            known = [*shown_whole, *on_pages]
-            shown_before = replace(block, entries=tuple(known))
-            found = recall_rows(block, shown_before, ranking, room, self._count)
-            entries = [e for e in found.sent.entries if e.messages] if found.sent else []
-            paged |= {message.id for entry in entries for message in entry.messages}
-        # a result may be left out whose call is shown
-        shown_ids = {message.id for entry in entries for message in entry.messages}
-        dropped = [d for d in found.decide() if shown_ids.isdisjoint(d.message_ids)]
+            selection = select_rows(forms, forms.rank(passed, set()), keys, room, self._count)
+            passed |= selection.shown.keys()
+            keys |= {make_key(forms.entries[index]) for index in selection.selected}
+        entries = [selection.shown[index] for index in sorted(selection.shown)]
+        reasons = selection.explain()
         more: list[Change] = []
-        if any(decision.reason != "repeated" for decision in dropped):
+        if any(reason != "repeated" for reason in reasons.values()):
             if entries and page < MAX_PAGE:
                 more = [{"page": page + 1}]
             elif not entries:
                 # pages of another size have other messages, so these begin again
                 more = [{"max_tokens": self._more_tokens, **({"page": 1} if page > 1 else {})}]
-        left_out = [id_ for decision in dropped for id_ in decision.message_ids]
+        left_out = [m.id for index in sorted(reasons) for m in rows[index].messages]
         return Selection(entries=entries, left_out=left_out, more=more, not_found=note)
 
     def _is_excluded(self, entry: Entry) -> bool:
@@ -392,8 +384,16 @@ class Fetching:
         role = entry.messages[0].role
         return all(self.excluded.has_whole(m) for m in entry.messages if m.role is role)
 
+    def _with_handles(self, row: Entry) -> Entry:
+        """Return a row with a handle in all its forms that need one."""
+        mark, join = self._with_handle, row.join
+        if join is None:
+            return mark(row)
+        passages = tuple(map(mark, row.passages))
+        return replace(row, passages=passages, join=lambda indices: mark(join(indices)))
+
     def _with_handle(self, entry: Entry) -> Entry:
-        """Return a row with the reasons why it isn't whole, and with a handle if it needs one.
+        """Return a form of a row with why it isn't whole, and with a handle if it needs one.
 
         The handle is that of its first message that is cut; of calls only a part is shown.
         """

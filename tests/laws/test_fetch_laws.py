@@ -31,7 +31,8 @@ LINE = 60
 TOKENS = st.one_of(st.integers(64, 300), st.integers(64, 2_000))
 QUERIES = WORDS.map(fix_surrogates).filter(lambda text: bool(text.strip()))
 CONTENTS = st.one_of(
-    st.fixed_dictionaries({"query": QUERIES, "with_ids": st.booleans()}),
+    # some of the rows have long texts with lines that begin so
+    st.fixed_dictionaries({"query": QUERIES | st.just("line"), "with_ids": st.booleans()}),
     st.fixed_dictionaries({"grep": QUERIES | st.just("a")}),
     st.fixed_dictionaries(
         {"ids": st.lists(st.sampled_from([f"m{n}" for n in range(9)]), min_size=1, unique=True)}
@@ -160,6 +161,21 @@ def test_an_answer_keeps_to_raised_counts(
     if answer.status == "success":
         assert answer.usage.total == ceil(tokens(answer.text) * factor) + 4 <= max_tokens
         assert not answer.usage.exact
+
+
+@few
+@given(past=PASTS, query=QUERIES | st.just("line"), max_tokens=TOKENS)
+def test_pages_account_for_every_message(past: list[Row], query: str, max_tokens: int) -> None:
+    """Each page shows some that were left out before it, and leaves the others out."""
+    builder = stored(past)
+    answer = recall(builder, query=query, max_tokens=max_tokens)
+    assert answer.status == "success"
+    while answer.next and answer.next[0]["max_tokens"] == max_tokens:
+        before, answer = answer.left_out_ids, recall(builder, **answer.next[0])
+        assert answer.status == "success"
+        found = set(shown(answer))
+        assert found <= set(before)
+        assert answer.left_out_ids == [id_ for id_ in before if id_ not in found]
 
 
 @few

@@ -8,7 +8,6 @@ from service.budget.select_rows import (
     MAX_MISSES,
     Forms,
     RowSelection,
-    choose_passages,
     make_key,
     score_forms,
     select_rows,
@@ -64,17 +63,17 @@ def test_the_best_are_selected_first() -> None:
     assert select(rows, [0, 3], 20).selected == {0, 3}
 
 
-def test_a_row_scores_by_its_best_passage() -> None:
-    """All passages are ranked in their order; of equal ones the first is shown."""
-    parts = (row("one"), row("two"), row("three"))
-    rows = [row("aa"), replace(row("one two three"), passages=parts), row("bb")]
+def test_passages_are_scored_in_their_order() -> None:
+    """In place of their row."""
+    rows = [row("aa"), long("one", "two"), row("bb")]
 
     def rank(passages: Sequence[Passage]) -> Sequence[float]:
-        assert [each.text for each in passages] == ["aa", "one", "two", "three", "bb"]
-        return [3, 1, 2, 2, 0]
+        assert [each.text for each in passages] == ["aa", "one", "two", "bb"]
+        return [3, 1, 2, 0]
 
-    assert choose_passages(rows, rank) == ((rows[0], parts[1], rows[2]), [3, 2, 0])
-    assert choose_passages([], lambda _: []) == ((), [])
+    forms = score_forms(rows, rank)
+    assert forms.entries == [rows[0], *rows[1].passages, rows[2]]
+    assert (forms.scores, forms.row_of) == ([3, 1, 2, 0], [0, 1, 1, 2])
 
 
 def test_rows_that_do_not_fit_alone_are_named() -> None:

@@ -117,23 +117,33 @@ async def test_a_message_that_is_cut_has_its_handle(make_builder: MakeBuilder) -
     """So that the rest can be fetched."""
     builder = make_builder()
     await builder.history.append("o", rows(8, m3=f"{KEY}. " * 12))
-    answer = await recall(builder, query="Where is the spare key?")
+    answer = await recall(builder, query="Where is the spare key?", max_tokens=220)
 
     assert f"\n Nexus [{make_handle('m3')}]: {KEY}. The spare" in answer.text
     assert [m.whole for m in answer.messages if "m3" in m.message_ids] == [False]
 
 
-async def test_a_passage_of_a_long_message_has_its_handle(make_builder: MakeBuilder) -> None:
-    """Of a message of several limits, the part that the query is about is shown."""
+async def test_passages_of_a_long_message_have_its_handle(make_builder: MakeBuilder) -> None:
+    """Those that the query is about are shown, on one page; if all are, it is whole."""
     builder = make_builder()
-    said = "\n\n".join([*["The soup was fine. " * 20] * 3, f"{KEY}.", *["More soup. " * 30] * 2])
-    await builder.history.append("o", rows(8, m3=said))
-    answer = await recall(builder, query="Where is the spare key?")
+    soup, other = "The soup was fine. " * 20, "The other key of the cabin is with Ann. "
+    said = "\n\n".join([soup, f"{KEY}. " * 7, f"His {soup}", other * 10, f"Her {soup}"])
+    await builder.history.append("o", rows(m3=said))
+    query = "Where are the keys of the cabin?"
+    answer = await recall(builder, query=query, max_tokens=320)
 
-    assert f"\n Nexus [{make_handle('m3')}]: ...\n" in answer.text
-    assert f"\n{KEY}." in answer.text
-    assert answer.text.count("The soup was fine") < 60
-    assert [m.whole for m in answer.messages if "m3" in m.message_ids] == [False]
+    (shown,) = (m for m in answer.messages if "m3" in m.message_ids)
+    assert shown.text.startswith(f"Nexus [{make_handle('m3')}]: ... {KEY}. ")
+    assert f"flowerpot. ... {other}" in shown.text
+    assert "soup" not in shown.text
+    assert not shown.whole
+    following = await recall(builder, **answer.next[0])
+    assert "m3" not in {*ids(following), *following.left_out_ids}
+
+    answer = await recall(builder, query=query, max_tokens=2_000)
+    (shown,) = (m for m in answer.messages if "m3" in m.message_ids)
+    assert shown.text.startswith("Nexus: The soup was fine.")
+    assert shown.whole
 
 
 async def test_a_query_of_nothing_finds_nothing(make_builder: MakeBuilder) -> None:
@@ -664,7 +674,7 @@ async def test_the_call_of_a_found_result_may_precede_what_was_read(
 
 
 async def test_a_ranked_row_with_a_call_is_not_whole(calling: ContextBuilder) -> None:
-    """Only a part of its arguments is shown, so it has a handle to fetch them all."""
+    """Mostly a part of its arguments is shown, so it has a handle to fetch them all."""
     answer = await recall(calling, query="plan", max_tokens=2_000)
 
     assert [(m.message_ids, m.whole) for m in answer.messages] == [
@@ -672,7 +682,7 @@ async def test_a_ranked_row_with_a_call_is_not_whole(calling: ContextBuilder) ->
         (["m1"], False),
         (["m2"], True),
     ]
-    assert f"\n Nexus [{make_handle('m1')}]: [tool_use:write {{" in answer.text
+    assert f"\n Nexus [{make_handle('m1')}]: I write it.\n[tool_use:write {{" in answer.text
 
 
 async def test_a_result_may_be_left_out_though_its_call_is_shown(calling: ContextBuilder) -> None:
