@@ -98,7 +98,7 @@ NOTHING: Final = "(No messages)"
 #: The longest note on how to go on from a query; and from anything else, where there may be two.
 LONGEST_PAGE_NOTE: Final = "\n(more: page=20)"
 LONGEST_NOTE: Final = '\n(more: around="{}", before=200, after=200)'
-#: Says that the messages of a query have nothing to do with it.
+#: Says why the answer to a query has no message.
 NO_MATCH_NOTE: Final = "\n(not found: no message has a word of the query)"
 #: Says that the answer has no message because none fits.
 TOO_FEW_NOTE: Final = "\n(more tokens are needed)"
@@ -259,9 +259,7 @@ class Fetching:
 
     def _text(self, selection: Selection) -> str:
         block = replace(_BLOCK, entries=insert_day_lines(selection.entries))
-        # the pages of a query that matches nothing are no use to a model
-        more = () if selection.not_found == NO_MATCH_NOTE else selection.more
-        notes = "".join(map(self._note, more))
+        notes = "".join(map(self._note, selection.more))
         # the ids in notes may be long, and counts may be raised so that not even the header fits
         texts = [block.text + selection.not_found + notes, block.text]
         if not selection.entries:
@@ -358,9 +356,9 @@ class Fetching:
         rows = tuple(map(self._with_handles, block.entries))
         forms = score_forms(rows, lambda passages: ranker(query, passages, now))
         passages = [form.passage for form in forms.entries if form.passage]
-        matches = bool(facts.similarities) or has_match(query, passages, now)
-        note, page = "" if matches else NO_MATCH_NOTE, self._content.page
-        room = self._room - self._count(note) - fixed_tokens(block, self._count)
+        if not facts.similarities and not has_match(query, passages, now):
+            return Selection(not_found=NO_MATCH_NOTE)
+        room, page = self._room - fixed_tokens(block, self._count), self._content.page
         passed = {index for index, row in enumerate(rows) if self._is_excluded(row)}
         keys = {make_key(form) for i in passed for form in rows[i].passages or (rows[i],)}
         for _ in range(page):
@@ -377,7 +375,7 @@ class Fetching:
                 # pages of another size have other messages, so these begin again
                 more = [{"max_tokens": self._more_tokens, **({"page": 1} if page > 1 else {})}]
         left_out = [m.id for index in sorted(reasons) for m in rows[index].messages]
-        return Selection(entries=entries, left_out=left_out, more=more, not_found=note)
+        return Selection(entries=entries, left_out=left_out, more=more)
 
     def _is_excluded(self, entry: Entry) -> bool:
         """Return whether a row was shown whole; its results that aren't printed don't count."""

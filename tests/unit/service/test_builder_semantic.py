@@ -14,6 +14,7 @@ from service.build.account import context_sizes
 from service.builder import ContextBuilder
 from service.config.settings import Settings
 from service.errors import StoreError
+from service.wire.recall import RecallRequest
 from service.wire.response import BuildSuccess
 from tests.embedder import Concepts
 from tests.support import NOW, MakeRequest, lacking, row
@@ -67,6 +68,16 @@ async def test_a_paraphrase_is_recalled(make_request: MakeRequest) -> None:
     # each row once, each question once
     assert sum(map(len, embedder.calls)) == 60
     assert embedder.questions == [QUESTION] * 2
+
+
+async def test_a_query_without_a_match_finds_what_is_similar() -> None:
+    """Without an embedder it finds nothing."""
+    request = RecallRequest.model_validate({"owner_key": "o", "content": {"query": "cabin"}})
+    for embedder in (Concepts(), None):
+        async with opened(embedder) as builder:
+            content = (await builder.recall(request)).content
+        assert content.status == "success"
+        assert (CHALET in content.text) is bool(content.messages) is (embedder is not None)
 
 
 @pytest.mark.parametrize("fault", ["fails", "broken"])

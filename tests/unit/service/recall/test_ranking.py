@@ -268,11 +268,13 @@ def test_an_index_finds_what_a_search_without_it_does() -> None:
 
 
 def test_a_match_has_a_word_of_the_question() -> None:
-    """In any form, or of a kind; an ending that words share is no match."""
+    """In any form, or of a kind, or half of its runs of letters; an ending is no match."""
     passages = [Passage("Which one took the keys to the bingo?", Role.HUMAN)]
 
     assert has_match("key", passages, NOW)
     assert has_match("Which games?", passages, NOW)
     assert has_match("What was said yesterday?", passages, NOW)
+    assert has_match("bingoo", passages, NOW)
+    assert not has_match("👍", [Passage("👍", Role.HUMAN)], NOW)
     assert not has_match("xylophone", passages, NOW)
     assert not has_match("key", [], NOW)
