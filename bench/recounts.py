@@ -6,6 +6,7 @@ this, in the laws and over real conversations.
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -44,10 +45,30 @@ def tokens(text: str) -> int:
 
 
 def cost(message: Sent) -> int:
-    """Return the tokens of a message: its texts, each counted alone, and the overhead."""
+    """Return the tokens of a message: its texts, each counted alone, and the overhead.
+
+    Parts of a provider repeat texts of the message, or are sent in addition to them.
+    """
     functions = (call["function"] for call in message.get("tool_calls", ()))
-    texts = (text for each in functions for text in (each["name"], each["arguments"]))
-    return OVERHEAD + tokens(message["content"]) + sum(map(tokens, texts))
+    texts = Counter(text for each in functions for text in (each["name"], each["arguments"]))
+    texts[message["content"]] += 1
+    texts |= Counter(words(message.get("provider_parts")))
+    return OVERHEAD + sum(tokens(text) * number for text, number in texts.items())
+
+
+def words(value: object) -> Iterator[str]:
+    """Yield the texts in provider parts, but for kinds and ids; arguments of calls as JSON."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for each in value:
+            yield from words(each)
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            if key in ("input", "args"):
+                yield json.dumps(each, ensure_ascii=False, separators=(",", ":"))
+            elif key not in ("type", "id", "call_id", "role", "status"):
+                yield from words(each)
 
 
 def cost_of_tools(tools: Sequence[Mapping[str, Any]]) -> int:

@@ -20,7 +20,8 @@ from service.budget.strategies.relevance import Relevance
 from service.budget.strategy_names import read_strategy
 from service.conversation.checks import read_tools
 from service.conversation.fit import MessageDecision, fit_rows
-from service.conversation.shapes import has_uncounted, write_json
+from service.conversation.sending import estimated_texts
+from service.conversation.shapes import write_json
 from service.conversation.strategies import ContextStrategy
 from service.errors import MessageError, did_you_mean, explain_call, shown
 from service.recall.ranking import RANKING_STRATEGIES, RELEVANCE, rank
@@ -36,7 +37,8 @@ class FitUsage:
     """The tokens of the messages that fit, and of all messages."""
 
     tokenizer: str
-    #: False if the tokenizer only estimates the model's counts, or parts aren't counted.
+    #: False if the tokenizer only estimates the model's counts, or a message has more than words,
+    #: calls and results: images, sounds and files aren't counted, and all else counts as text.
     exact: bool
     max_tokens: int
     #: The tool definitions as JSON.
@@ -131,10 +133,11 @@ def fit(
     chosen = _read_strategy(strategy, question)
     fitted = fit_rows(rows, chosen, max_tokens, count, spent=spent)
     sent = (each.index for each in fitted.decisions if each.outcome in PRESENT)
-    uncounted = [index for index in sent if has_uncounted(rows[index])]
+    estimated = {index: texts for index in sent if (texts := estimated_texts(rows[index]))}
+    uncounted = [index for index, texts in estimated.items() if "" in texts]
     usage = FitUsage(
         tokenizer=counter.name,
-        exact=counter.exact and limits.exact and not uncounted,
+        exact=counter.exact and limits.exact and not estimated,
         max_tokens=max_tokens,
         tools=spent,
         messages=fitted.tokens,
@@ -176,7 +179,7 @@ def _limits(model: str | None) -> ModelLimits:
 def _warn(
     model: str | None, insufficient: Strategy | None, uncounted: Sequence[int]
 ) -> Iterator[str]:
-    """Yield the warnings about an unknown model, a strategy that kept too much, and parts."""
+    """Yield the warnings about an unknown model, a strategy that kept too much, and files."""
     if model and _limits(model) is UNKNOWN_MODEL:
         tokenizer, suggestion = UNKNOWN_MODEL.tokenizer, _similar_model(model)
         yield f"{shown(model)} is no known model, so {tokenizer} estimates its tokens{suggestion}"
@@ -186,8 +189,8 @@ def _warn(
     if uncounted:
         first, number = uncounted[0], counted(len(uncounted), "message")
         yield (
-            f"images, sounds, documents and signed parts aren't counted: {number}, such as"
-            f" messages[{first}]; pass a smaller max_tokens"
+            f"images, sounds and files aren't counted: {number}, such as messages[{first}];"
+            " pass a smaller max_tokens"
         )
 
 

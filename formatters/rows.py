@@ -30,7 +30,7 @@ MAX_DEPTH: Final = 64
 
 #: The text of an image.
 IMAGE: Final = "[image]"
-_IMAGE_PARTS = frozenset({"image", "image_url", "input_image"})
+IMAGE_PARTS: Final = frozenset({"image", "image_url", "input_image"})
 
 
 class StoredRows(Sequence[Row]):
@@ -219,7 +219,7 @@ def _read_part(part: object) -> str:
     if isinstance(part, str):
         return fix_surrogates(part)
     fields = as_mapping(part)
-    if read_text(fields.get("type")) in _IMAGE_PARTS:
+    if read_text(fields.get("type")) in IMAGE_PARTS:
         return IMAGE
     return read_text(fields.get("text"))
 

@@ -204,7 +204,7 @@ def _message_overhead(row: Mapping[str, object], counter: TokenCounter) -> int:
     """Return the tokens of a native message besides its content: the overhead, and its calls."""
     if not _may_call(row):
         return MESSAGE_OVERHEAD
-    message = replace(read_row(row), content="")
+    message = replace(read_row(row), content="", provider_parts=None)
     return messages_tokens([message], counter.count) if message.tool_calls else MESSAGE_OVERHEAD
 
 

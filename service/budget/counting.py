@@ -2,6 +2,8 @@
 
 import json
 from abc import ABC, abstractmethod
+from base64 import b64encode
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -20,7 +22,7 @@ from formatters.model import (
     kept,
 )
 from formatters.native import clear_result
-from formatters.rows import read_content, read_tool_calls
+from formatters.rows import is_list, read_content, read_tool_calls
 from service.budget.groups import Group
 from service.ports.services import TokenCounter
 
@@ -246,7 +248,7 @@ AnyMessage = Message | ChatMessage | Mapping[str, object]
 
 
 def messages_tokens(messages: Iterable[AnyMessage], count: Count) -> int:
-    """Return the cost of messages: 4 each, and the tokens of content and calls.
+    """Return the cost of messages: 4 each, and the tokens of content, calls and provider parts.
 
     The name and the arguments of a call are counted separately, the arguments as `json.dumps`
     writes them; ids are free.
@@ -256,17 +258,76 @@ def messages_tokens(messages: Iterable[AnyMessage], count: Count) -> int:
 
 def message_tokens(message: ChatMessage, count: Count) -> int:
     """Return the cost of a native message: each of its texts counted separately, and the 4."""
-    calls = (text for call in message.tool_calls for text in (call.name, call.text or ""))
-    return MESSAGE_OVERHEAD + sum(map(count, (message.content, *calls)))
+    texts = [message.content]
+    for call in message.tool_calls:
+        texts += (call.name, call.text or "")
+    if message.provider_parts is not None:
+        texts += further_texts(message.provider_parts, texts)
+    return MESSAGE_OVERHEAD + sum(map(count, texts))
 
 
-def _texts(message: AnyMessage) -> Iterator[str]:
+def _texts(message: AnyMessage) -> list[str]:
     if isinstance(message, Mapping):
-        yield read_content(message.get("content"))
+        texts, parts = [read_content(message.get("content"))], message.get("provider_parts")
         calls = read_tool_calls(message.get("tool_calls"))
     else:
-        yield message.content
-        calls = message.tool_calls
+        texts, parts, calls = [message.content], message.provider_parts, message.tool_calls
     for call in calls:
-        yield call.name
-        yield (call.text or "") if call.arguments is None else json.dumps(call.arguments)
+        text = (call.text or "") if call.arguments is None else json.dumps(call.arguments)
+        texts += (call.name, text)
+    return [*texts, *further_texts(parts, texts)]
+
+
+def further_texts(parts: object, texts: Iterable[str]) -> Iterator[str]:
+    """Return the texts that provider parts have besides those of their message.
+
+    Parts are sent in addition to content and calls, or repeat them and are sent in their place.
+    """
+    return (Counter(part_texts(parts)) - Counter(texts)).elements()
+
+
+#: Keys in parts whose texts no model reads as words: kinds, roles, and references to parts.
+_WORDLESS: Final = frozenset(
+    ("type", "role", "id", "call_id", "tool_use_id", "status", "cache_control", "file_data")
+)
+#: Keys that refer to a file, and those beside the data of one.
+_FILES: Final = frozenset(
+    ("file_data", "file_id", "file_uri", "fileUri", "file_url", "video_url", "document_url")
+)
+_MEDIA_TYPES: Final = frozenset(("media_type", "mime_type", "mimeType", "format"))
+#: Types of parts with such keys whose data is text, or is read as text.
+_TEXT_TYPES: Final = ("text", "reasoning.encrypted")
+#: Keys of a call's arguments.
+_ARGUMENTS: Final = ("input", "args")
+
+
+def part_texts(value: object) -> Iterator[str]:
+    """Yield the texts of a part that only its provider reads, and "" for each file in it.
+
+    Encrypted texts, such as signatures, are among them: what they hold has fewer tokens. Files,
+    such as images and sounds, can't be counted.
+    """
+    if isinstance(value, bytes):  # as Google's library has signatures
+        yield b64encode(value).decode()
+    elif isinstance(value, str):
+        is_file = value.startswith("data:") and ";base64," in value[:100]
+        if value:
+            yield "" if is_file else value
+    elif isinstance(value, Mapping):
+        yield from _mapping_texts(value)
+    elif is_list(value):
+        for item in value:
+            yield from part_texts(item)
+
+
+def _mapping_texts(fields: Mapping[str, object]) -> Iterator[str]:
+    has_data = not _MEDIA_TYPES.isdisjoint(fields) and fields.get("type") not in _TEXT_TYPES
+    if fields.get("type") == "url" or not _FILES.isdisjoint(fields):
+        yield ""
+    for key, item in fields.items():
+        if key == "data" and has_data:
+            yield ""
+        elif key in _ARGUMENTS and isinstance(item, Mapping):
+            yield json.dumps(item, ensure_ascii=False, separators=(",", ":"), default=str)
+        elif key not in _WORDLESS:
+            yield from part_texts(item)

@@ -1,7 +1,7 @@
 """The account of a finished build: its response, with usage and decisions, span and sizes."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -104,7 +104,7 @@ def assemble_response(
             stable.messages if stable.tools else None,
             management,
         ),
-        usage=_usage(plan, fitted, counter),
+        usage=_usage(plan, fitted, counter, messages),
         build_id=f"bld_{digest_json([*identity, *map(_written, messages)])}",
         **counts,
         decisions=[to_record(decision) for decision in decisions],
@@ -241,12 +241,16 @@ def _form_warnings(
         )
 
 
-def _usage(plan: Plan, fitted: Fitted, counter: TokenCounter) -> Usage:
+def _usage(
+    plan: Plan, fitted: Fitted, counter: TokenCounter, messages: Iterable[Mapping[str, Any]]
+) -> Usage:
     total = fitted.total
+    # how many tokens a provider makes of its own parts isn't known
+    opaque = any("provider_parts" in message for message in messages)
     return Usage(
         model=plan.model,
         tokenizer=counter.name,
-        exact=counter.exact and plan.exact,
+        exact=counter.exact and plan.exact and not opaque,
         budget=plan.window.limit,
         reserve=plan.window.reserve,
         available=plan.window.available,

@@ -15,7 +15,7 @@ from formatters.model import Facts, GroupedHistory, Message, Passage, Role, Row,
 from formatters.rows import counted, fix_surrogates, group_history, read_rows, sort_messages
 from prompts.system_prompt import SystemPrompt
 from service.aio import LARGE_TEXT
-from service.budget.counting import messages_tokens
+from service.budget.counting import messages_tokens, part_texts
 from service.budget.estimates import HeuristicTokenCounter
 from service.budget.strategies.relevance import Relevance
 from service.build.brought_rows import foreign_shapes, list_ids, past_warnings, unknown_roles
@@ -634,11 +634,12 @@ def work_size(facts: Facts) -> int:
     summaries = (summary.text for summary in facts.summaries)
     texts = (facts.current_input, facts.identity or "", profile, *facts.blocks.values(), *summaries)
     calls = sum([len(message.tool_calls) for message in messages])
-    opaque = sum([message.provider_parts is not None for message in messages])
+    opaque = [m.provider_parts for m in messages if m.provider_parts is not None]
     return (
         work
         + sum(map(len, texts))
         + sum([len(message.content) for message in messages])
         + MESSAGE_WORK * calls
-        + OPAQUE_WORK * opaque
+        + OPAQUE_WORK * len(opaque)
+        + sum(map(len, part_texts(opaque)))
     )

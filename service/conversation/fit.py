@@ -3,7 +3,6 @@
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from math import inf
 from operator import is_
 from typing import NamedTuple
@@ -74,7 +73,14 @@ def fit_rows(
     for index, row in enumerate(rows):
         check_message(row, f"messages[{index}]")
         check_not_mapping(row, f"messages[{index}]")
-    units, row_cost = read_units(rows), partial(message_tokens, count=count)
+    units, known = read_units(rows), dict[int, tuple[Row, int]]()
+
+    def row_cost(row: Row) -> int:
+        """Count each message once; it is kept, so that no other one gets its id."""
+        if id(row) not in known:
+            known[id(row)] = row, message_tokens(row, count)
+        return known[id(row)][1]
+
     room = budget - spent - sum(map(row_cost, units.rows(())))
     groups = _clear_beside_text(pin_opener(units.groups(row_cost)), room)
     protected = protected_indexes(groups)

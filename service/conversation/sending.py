@@ -2,15 +2,17 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
+from itertools import chain
 from typing import Any, Final
 
 from formatters.guard import GUARD, Guard
 from formatters.model import Count, Message, Role, Row
 from formatters.native import CHAT_ROLES
-from formatters.rows import as_mapping, is_list, read_text
-from service.budget.counting import MESSAGE_OVERHEAD, MessageCounts
+from formatters.rows import as_mapping, is_list, read_content, read_text
+from service.budget.counting import MESSAGE_OVERHEAD, MessageCounts, further_texts, part_texts
 from service.conversation.messages import (
     arguments_json,
     create_assistant_tool_call_message,
@@ -24,6 +26,9 @@ from service.conversation.shapes import (
     read_messages,
     role_of,
     shape_of,
+    unread_texts,
+    without,
+    write_json,
 )
 from service.ports.services import TokenCounter
 
@@ -169,18 +174,78 @@ def _guard_list(values: Sequence[object], guard: Guard) -> list[object]:
 
 
 def message_tokens(row: Row, count: Count) -> int:
-    """Return the tokens of a message as it is sent: 4, its text, its calls, name and refusal.
+    """Return the tokens of a message as it is sent: 4, and those of its texts.
 
-    The name and the arguments of a call count separately; ids are free (NEXUS3's rule), and so is
-    what only its provider can read: sounds, images, signed parts.
+    The name and the arguments of a call count separately; ids are free (NEXUS3's rule), and so are
+    images, sounds and files.
     """
-    function = as_mapping(row.get("function_call"))
-    others = (row.get("name"), row.get("refusal"), function.get("name"), function.get("arguments"))
-    tokens = MESSAGE_OVERHEAD + sum(map(count, filter(None, map(read_text, others))))
+    return MESSAGE_OVERHEAD + sum(map(count, (*_known_texts(row), *estimated_texts(row))))
+
+
+def _known_texts(row: Row) -> Iterator[str]:
+    """Yield the texts that every API knows: words, calls, name and refusal."""
     for message in read_messages(row):
-        tokens += count(message.content)
-        tokens += sum(count(call.name) + count(arguments_json(call)) for call in message.tool_calls)
-    return tokens
+        yield message.content
+        for call in message.tool_calls:
+            yield call.name
+            yield arguments_json(call)
+    yield from filter(None, map(read_text, (row.get("name"), row.get("refusal"))))
+    if function := as_mapping(row.get("function_call")):
+        arguments = function.get("arguments")
+        yield read_text(function.get("name"))
+        yield arguments if isinstance(arguments, str) else write_json(arguments)
+
+
+#: Keys of a message whose texts are known, or that no API sends to a model.
+_KNOWN: Final = frozenset(("content", "role", "name", "refusal", "function_call")) | {
+    *("tool_call_id", "type", "status", "cache_control", "id", "run_id", "owner_key", "timestamp"),
+    *("sender", "receiver", "thread"),
+}
+#: Those that are looked into, and their keys that are known.
+_READ: Final = _KNOWN | {"tool_calls", "audio", "provider_parts", "metadata"}
+_READ_OF_CALL: Final = frozenset(("id", "type", "function", "name", "arguments"))
+
+
+def estimated_texts(row: Row) -> list[str]:
+    """Return the other texts of a message that a model may read, and "" for each uncounted file.
+
+    These are those of reasoning, of further types of parts, of what a provider has encrypted, and
+    of unknown keys.
+    """
+    if isinstance(row.get("content"), str) and row.keys() <= _KNOWN:
+        return []
+    texts = [*chain.from_iterable(map(unread_texts, _parts(row)))]
+    calls = row.get("tool_calls")
+    for call in calls if is_list(calls) else ():
+        texts += part_texts(
+            [without(each, _READ_OF_CALL) for each in (call, as_mapping(call).get("function"))]
+        )
+    if row.get("audio") is not None:
+        texts += ("", read_text(as_mapping(row["audio"]).get("transcript")))
+    given = [each.get("provider_parts") for each in (row, as_mapping(row.get("metadata")))]
+    if given != [None, None]:
+        texts += further_texts(given, _known_texts(row))
+    if unknown := row.keys() - _READ:
+        texts += _unknown_texts(row, unknown)
+    return texts
+
+
+def _parts(row: Row) -> Sequence[object]:
+    """Return the parts of a message; none of a result that is read as JSON."""
+    value = row.get("parts", row.get("content"))
+    if value is None or isinstance(value, str):
+        return ()
+    is_json = role_of(row) is Role.TOOL and shape_of(row) is ROWS and not read_content(value)
+    return () if is_json else value if is_list(value) else (value,)
+
+
+def _unknown_texts(row: Row, keys: Iterable[str]) -> Iterator[str]:
+    """Return the texts of unknown keys; some repeat others, as `reasoning_details` do."""
+    texts: Counter[str] = Counter()
+    for key in keys:
+        value = row.get("content") if key == "parts" else row[key]  # parts are read instead
+        texts |= Counter(part_texts(value))
+    return texts.elements()
 
 
 #: Messages that are remembered at most; about 10 MB of memory, besides their texts.

@@ -1,7 +1,7 @@
 """The shapes of callers' messages: how each is read, and written again with changes."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any, Final
@@ -9,7 +9,7 @@ from typing import Any, Final
 from formatters.model import Message, Role, Row, ToolCall
 from formatters.repair.matching import CANCELLED, PENDING
 from formatters.rows import (
-    IMAGE,
+    IMAGE_PARTS,
     ROLES,
     as_mapping,
     is_list,
@@ -19,6 +19,7 @@ from formatters.rows import (
     read_message,
     read_text,
 )
+from service.budget.counting import part_texts
 from service.conversation.messages import (
     create_assistant_message,
     create_assistant_tool_call_message,
@@ -135,20 +136,10 @@ def is_opaque(content: object) -> bool:
     return is_partial([*filter(is_valid_part, content)] if is_list(content) else content)
 
 
-def has_uncounted(row: Row) -> bool:
-    """Return whether a message has more than texts and calls, such as images or sounds."""
-    if isinstance(row.get("content"), str):
-        return False
-    read = read_messages({key: row[key] for key in row if key not in COUNTED_ANSWERS})
-    return any(each.provider_parts is not None or IMAGE in each.content for each in read)
-
-
 # --- rows and chat messages ------------------------------------------------------------------
 
 #: Keys that may hold an assistant's answer, besides the content.
 _ANSWERS: Final = dict.fromkeys(("refusal", "audio", "function_call")).keys()
-#: Those whose texts count as tokens of the message.
-COUNTED_ANSWERS: Final = ("refusal", "function_call")
 
 
 class RowShape:
@@ -386,6 +377,42 @@ class PartShape:
         value = row[self._form.key]
         for index, part in enumerate(value if is_list(value) else [value]):
             yield part, self._form.read(as_mapping(part), f"{name}/{index}")
+
+
+#: Keys of a part that are read or have no words, by its type; those of all other types.
+_READ_BY_TYPE: Final = {
+    "tool_use": frozenset(("type", "id", "name", "input")),
+    "tool_result": frozenset(("type", "tool_use_id", "content")),
+}
+_FUNCTIONS: Final = frozenset((*_CALL_KEYS, *_RESULT_KEYS))
+_READ: Final = frozenset(("type", "text")) | _FUNCTIONS
+_READ_OF_FUNCTION: Final = frozenset(("id", "name", "args", "response"))
+
+
+def unread_texts(part: object) -> Iterator[str]:
+    """Yield the texts of a part that aren't read from it, and "" for what can't be counted."""
+    fields = as_mapping(part)
+    kind = read_text(fields.get("type"))
+    if kind in IMAGE_PARTS:
+        yield ""
+        return
+    content = fields.get("content")
+    if kind == "tool_result" and is_list(content) and read_content(content):
+        for inner in content:
+            yield from unread_texts(inner)
+    called = [fields[key] for key in _FUNCTIONS & fields.keys()]
+    unread = [without(each, _READ_OF_FUNCTION) for each in called]
+    unread.append(without(fields, _READ_BY_TYPE.get(kind, _READ)))
+    texts = [*part_texts(unread)] if any(unread) else []
+    yield from texts
+    is_read = called or kind in _READ_BY_TYPE or isinstance(fields.get("text"), str)
+    if not texts and not is_read and is_valid_part(fields):
+        yield ""
+
+
+def without(value: object, keys: Collection[str]) -> Row:
+    """Return the fields of a mapping but for some; none of another value."""
+    return {key: item for key, item in as_mapping(value).items() if key not in keys}
 
 
 class BlockForm:

@@ -76,9 +76,17 @@ CALLS = st.lists(
     max_size=4,
 )
 
-#: Parts that a provider wants back: thoughts, those of another provider, and malformed ones.
+#: Parts that a provider wants back: thoughts, long ones, those of another provider, and malformed
+#: ones.
 PROVIDER_PARTS = st.sampled_from(
-    [[{"type": "thinking", "thinking": "hm", "signature": "s"}], {"odd": [1]}, [], "text"]
+    [
+        [{"type": "thinking", "thinking": "hm", "signature": "s"}],
+        [{"type": "redacted_thinking", "data": "c2ln" * 99}, {"type": "text", "text": "word "}],
+        [{"functionCall": {"id": "c1", "name": "f", "args": {"n": 1}}, "thoughtSignature": "s"}],
+        {"odd": [1]},
+        [],
+        "text",
+    ]
 )
 
 RUN_IDS = st.sampled_from([None, None, "r1", "r2", "run_q"])

@@ -44,12 +44,16 @@ def test_no_context_is_over_its_budget(
 
 @of_all_that_fits
 def test_counts_are_tiktokens(asked: Asked, content: BuildSuccess) -> None:
-    """Each block costs what tiktoken counts, and blocks and tools add up to the total."""
+    """Each block costs what tiktoken counts, and blocks and tools add up to the total.
+
+    Only with parts of a provider it is an estimate.
+    """
     usage = content.usage
 
     assert usage.blocks == parts_of(content).costs
     assert usage.tools == cost_of_tools(content.tools)
     assert sum(usage.blocks.values()) + usage.tools == usage.total
+    assert usage.exact == all("provider_parts" not in message for message in content.messages)
 
 
 @of_all_that_fits

@@ -67,6 +67,53 @@ def test_the_budget_is_kept_and_counts_are_exact(
     assert found.usage.given == sum(message_tokens(row, count) for row in rows)
 
 
+@st.composite
+def reasoned(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Draw a conversation with more than words and calls, in keys or in parts of its messages."""
+    return [draw(st.sampled_from(MORE))(row) for row in draw(conversations())]
+
+
+THOUGHT: dict[str, Any] = {"type": "thinking", "thinking": "why " * 20, "signature": "c2lnbmVk"}
+
+
+def in_parts(row: dict[str, Any]) -> dict[str, Any]:
+    """Put a thought before the parts of a message, if it has parts."""
+    key = "parts" if "parts" in row else "content"
+    return {**row, key: [THOUGHT, *row[key]]} if isinstance(row.get(key), list) else row
+
+
+MORE: list[Callable[[dict[str, Any]], dict[str, Any]]] = [
+    lambda row: row,
+    lambda row: {**row, "reasoning_content": THOUGHT["thinking"]},
+    lambda row: {**row, "reasoning_details": [THOUGHT], "created": 7},
+    lambda row: {**row, "odd": {"deep": [THOUGHT["thinking"], ""]}},
+    lambda row: {**row, "provider_parts": [THOUGHT, {"type": "text", "text": "what"}]},
+    in_parts,
+]
+
+
+def words(value: Any) -> list[str]:
+    """Return all texts in a message, but for kinds, ids and the name that a result repeats."""
+    if isinstance(value, str):
+        return [value]
+    items = value if isinstance(value, list) else []
+    if isinstance(value, dict):
+        free = {"role", "type", "id", "tool_call_id", "tool_use_id", "metadata"}
+        free |= {"name"} if "response" in value else set()
+        items = [value[key] for key in value.keys() - free]
+    return [text for item in items for text in words(item)]
+
+
+@given(rows=reasoned(), budget=st.integers(1, 600), strategy=STRATEGIES)
+def test_no_text_is_free(rows: list[Row], budget: int, strategy: Any, count: Count) -> None:
+    """All that is returned is counted, whichever key it is at; what isn't known is an estimate."""
+    found = fitted(rows, budget, strategy=strategy)
+    least = [4 + sum(map(count, words(row))) for row in found.messages]
+
+    assert sum(least) <= found.usage.messages <= budget
+    assert found.usage.exact == ("why" not in str(found.messages))
+
+
 @given(rows=conversations(), budget=BUDGETS, strategy=STRATEGIES)
 def test_order_system_messages_and_the_newest_words_of_the_user_stay(
     rows: list[Row], budget: int, strategy: Any

@@ -59,6 +59,7 @@ STEP: st.SearchStrategy[Step] = st.one_of(
         lambda role: other({"role": role, "content": "odd"})
     ),
     st.just(other({"role": "assistant", "content": "", "refusal": "[THIS_MOMENT]"})),
+    st.just(other({"role": "assistant", "content": "", "provider_parts": [{"thinking": "x" * 9}]})),
     st.just(lambda context, _: context.add_session_start_message()),
 )
 STEPS = st.lists(STEP, min_size=2, max_size=14)
@@ -131,6 +132,7 @@ def cost(messages: Sequence[dict[str, Any]]) -> int:
         + COUNTER.count(message["content"] or "")
         + COUNTER.count(message.get("name", ""))
         + COUNTER.count(message.get("refusal", ""))
+        + sum(COUNTER.count(part["thinking"]) for part in message.get("provider_parts", ()))
         + sum(
             COUNTER.count(call["function"]["name"]) + COUNTER.count(call["function"]["arguments"])
             for call in message.get("tool_calls", ())

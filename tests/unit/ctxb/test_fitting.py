@@ -137,7 +137,7 @@ def test_content_of_other_kinds_stays_as_it_is() -> None:
     assert fitted.messages[0] is rows[0]
     assert not fitted.usage.exact
     assert fitted.warnings == (
-        "images, sounds, documents and signed parts aren't counted: 1 message, such as messages[0];"
+        "images, sounds and files aren't counted: 1 message, such as messages[0];"
         " pass a smaller max_tokens",
     )
 
@@ -157,6 +157,35 @@ def test_refusals_and_older_calls_are_counted(answer: dict[str, Any]) -> None:
     assert fitted.decisions[1].tokens > 4
     assert (fitted.usage.exact, fitted.warnings) == (True, ())
     assert not fit([QUESTION, {**row, "audio": {"id": "a1"}}, QUESTION], 100).usage.exact
+
+
+LONG = "why " * 500
+THOUGHT = {"type": "thinking", "thinking": LONG, "signature": "c2ln"}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"role": "assistant", "content": "So.", "reasoning_content": LONG},
+        {"role": "assistant", "content": "So.", "reasoning_details": [{"summary": LONG}]},
+        {"role": "assistant", "content": "So.", "odd": {"deep": [LONG]}},
+        {"role": "assistant", "content": [THOUGHT, {"type": "text", "text": "So."}]},
+        {"role": "assistant", "content": [{"type": "refusal", "refusal": LONG}]},
+        {"role": "model", "parts": [{"text": LONG, "thought": True}, {"text": "So."}]},
+        {"role": "model", "parts": [{"text": "So.", "thoughtSignature": LONG}]},
+    ],
+)
+def test_reasoning_counts_against_the_budget(answer: dict[str, Any]) -> None:
+    """A message that is too long with it is dropped; one that fits has an estimate."""
+    rows = [QUESTION, answer, QUESTION]
+    whole, part = fit(rows, 1_000), fit(rows, 100)
+
+    assert whole.messages == rows
+    assert whole.usage.total > 500
+    assert whole.warnings == ()
+    assert whole.usage.exact == ("thought" in str(answer) and "Signature" not in str(answer))
+    assert part.messages == [QUESTION, QUESTION]
+    assert part.usage.exact
 
 
 def test_arguments_become_json() -> None:

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from bench.recounts import parts_of
+from bench.recounts import cost, parts_of
 from formatters.model import Row
 from prompts.identity import CORE_IDENTITY
-from service.adapters.tokens.encodings import load_encoding
 from service.builder import BLOCKS
 from service.config.settings import Settings
 from service.wire.request import BuildRequest
@@ -55,17 +54,7 @@ async def build(make_builder: MakeBuilder, asked: BuildRequest, **parts: Any) ->
 
 def recounted(content: BuildSuccess) -> int:
     """Count what is sent with tiktoken itself."""
-    encoding = load_encoding("o200k_base")
-    texts = [
-        text
-        for message in content.messages
-        for text in (
-            message["content"],
-            *(call["function"]["name"] for call in message.get("tool_calls", ())),
-            *(call["function"]["arguments"] for call in message.get("tool_calls", ())),
-        )
-    ]
-    return sum(len(encoding.encode_ordinary(text)) for text in texts) + 4 * len(content.messages)
+    return sum(map(cost, content.messages))
 
 
 def fates(content: BuildSuccess) -> dict[str, str]:
@@ -160,6 +149,18 @@ async def test_parts_for_a_provider_go_through(make_builder: MakeBuilder) -> Non
     assert content.messages[-1] == {
         "role": "assistant", "content": "So.", "provider_parts": parts,
     }  # fmt: skip
+    assert not content.usage.exact
+
+
+async def test_parts_for_a_provider_count_against_the_budget(make_builder: MakeBuilder) -> None:
+    """With as many tokens as a signature has, an answer of history has no room."""
+    signed = {"type": "redacted_thinking", "data": "c2lnbmVk" * 200}
+    past = [row(n, "AI", "So.", metadata={"provider_parts": [signed]}) for n in range(9)]
+    content = await build(make_builder, request(past=past, layout="chat", max_tokens=4_000))
+
+    assert 0 < [*fates(content).values()].count("kept") < 9
+    (alone,) = (await build(make_builder, request(past=past[:1], layout="chat"))).messages[2:-1]
+    assert content.usage.blocks["HISTORY"] % cost(alone) == 0
 
 
 @pytest.mark.parametrize("odd", [[{"type": "audio"}, {"type": "text", "text": "a"}], 7, {"a": 1}])

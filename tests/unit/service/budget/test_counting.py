@@ -15,6 +15,7 @@ from formatters.model import (
 from formatters.native import CLEARED
 from service.budget.counting import (
     MESSAGE_OVERHEAD,
+    AnyMessage,
     Estimate,
     block_tokens,
     count_function,
@@ -23,6 +24,8 @@ from service.budget.counting import (
     make_groups,
     measure,
     message_tokens,
+    messages_tokens,
+    part_texts,
 )
 from service.budget.estimates import HeuristicTokenCounter
 from tests.unit.service.budget.natives import called, history
@@ -120,6 +123,50 @@ def test_native_messages() -> None:
     assert message_tokens(message, len) == 3 + 2 * (6 + 7) + 4
     assert entry_tokens(entry, len) == last_tokens(entry, len) == 33 + 6
     assert measure((block, Block(tag="E", native=True, entries=())), len) == {"RUN": 78, "E": 0}
+
+
+def test_provider_parts_count_what_they_do_not_repeat() -> None:
+    """They have content and calls again, or are sent in addition to them."""
+    call = ToolCall(id="c1", name="search", arguments={"q": 1}, text='{"q":1}')
+    said = ChatMessage(role="assistant", content="Hm.", tool_calls=(call,))
+    use = {"type": "tool_use", "id": "c1", "name": "search", "input": {"q": 1}}
+    thought = {"type": "thinking", "thinking": "Where?", "signature": "c2ln"}
+    text = {"type": "text", "text": "Hm."}
+
+    def tokens(*parts: object) -> int:
+        return message_tokens(replace(said, provider_parts=list(parts)), len)
+
+    alone = message_tokens(said, len)
+    assert tokens(text, use) == alone
+    assert tokens(thought, text, use) == tokens(thought) == alone + len("Where?c2ln")
+    assert tokens(text, text) == alone + len("Hm.")
+    sent: list[AnyMessage] = [said.as_dict(), {**said.as_dict(), "provider_parts": [thought]}]
+    assert messages_tokens(sent, len) == 2 * messages_tokens(sent[:1], len) + len("Where?c2ln")
+
+
+@pytest.mark.parametrize(
+    ("part", "texts"),
+    [
+        (None, []),
+        ("", []),
+        ([{"type": "odd", "id": "a", "number": 1, "deep": [{"text": "x"}, "y"]}], ["x", "y"]),
+        ({"type": "redacted_thinking", "data": "c2ln"}, ["c2ln"]),
+        ({"thought_signature": b"sign"}, ["c2lnbg=="]),
+        ({"type": "reasoning.encrypted", "format": "f", "data": "c2ln"}, ["f", "c2ln"]),
+        ({"functionCall": {"id": "1", "name": "f", "args": {"n": 1}}}, ["f", '{"n":1}']),
+        ({"type": "input", "input": "text"}, ["text"]),
+        ({"type": "text", "media_type": "text/plain", "data": "x"}, ["text/plain", "x"]),
+        ({"inlineData": {"mimeType": "image/png", "data": "iVBO"}}, ["image/png", ""]),
+        ({"type": "input_audio", "input_audio": {"data": "UklG", "format": "wav"}}, ["", "wav"]),
+        ({"type": "file", "file": {"filename": "f", "file_data": "JVBE"}}, ["", "f"]),
+        ({"source": {"type": "url", "url": "https://x.org"}}, ["", "https://x.org"]),
+        ({"image_url": "data:image/png;base64,iVBO"}, [""]),
+        ({"reasoning": "data: none"}, ["data: none"]),
+    ],
+)
+def test_the_texts_of_a_part(part: object, texts: list[str]) -> None:
+    """At any depth, but for kinds and ids; a file is an empty text, as nobody can count it."""
+    assert [*part_texts(part)] == texts
 
 
 def test_a_tag_names_one_block() -> None:

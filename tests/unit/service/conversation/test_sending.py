@@ -10,7 +10,13 @@ from formatters.guard import GUARD, OFF
 from formatters.model import Row
 from service.conversation import sending
 from service.conversation.messages import SUMMARY, with_mark
-from service.conversation.sending import RowCosts, can_be_sent, message_tokens, prepare
+from service.conversation.sending import (
+    RowCosts,
+    can_be_sent,
+    estimated_texts,
+    message_tokens,
+    prepare,
+)
 from tests.unit.service.conversation.managing import SIMPLE
 from tests.unit.service.conversation.talk import (
     calls,
@@ -20,8 +26,10 @@ from tests.unit.service.conversation.talk import (
     result,
     results,
     said,
+    uses,
 )
 
+THOUGHT = {"type": "thinking", "thinking": "abcd", "signature": "c2ln"}
 FLAT = {"id": "c1", "name": "search", "arguments": {"q": "x"}}
 
 
@@ -206,12 +214,45 @@ def test_unknown_roles_are_not_sent() -> None:
         (said("assistant", "") | {"refusal": "abcdefgh"}, 4 + 2),
         (said("assistant", "") | {"refusal": "\ud83d"}, 4 + 1),
         (said("assistant", "") | {"function_call": {"name": "find", "arguments": "{}"}}, 4 + 1 + 1),
-        (said("assistant", "") | {"audio": {"id": "a1"}, "provider_parts": [{"text": "x"}]}, 4),
+        (said("assistant", "") | {"function_call": {"name": "find", "arguments": {}}}, 4 + 1 + 1),
+        (said("assistant", "") | {"audio": {"id": "a1", "transcript": "abcdefgh"}}, 4 + 2),
+        (said("assistant", "abcd") | {"provider_parts": ["abcd", "efghefgh"]}, 4 + 1 + 2),
+        (said("assistant", "") | {"metadata": {"provider_parts": ["abcd"]}}, 4 + 1),
+        (said("assistant", [THOUGHT]), 4 + 2),
+        (said("assistant", [THOUGHT, *uses("1")["content"]]), 4 + 2 + 1 + 2),
+        (said("user", [{"type": "text", "text": "abcd"}, {"type": "refusal", "refusal": "ab"}]), 6),
+        (results("1", content=[{"type": "text", "text": "abcd"}, THOUGHT]), 4 + 1 + 2),
+        (parts("model", {"text": "abcd", "thoughtSignature": "abcdefgh"}), 4 + 1 + 2),
+        (parts("model", {**function_call(), "thought_signature": "abcd"}), 4 + 1 + 2 + 1),
+        (parts("user", response(parts=[{"odd": "abcd"}])), 4 + 2 + 1),
+        (parts("user", {"inlineData": {"data": "iVBO" * 9, "mimeType": "a/b"}}), 4 + 1),
     ],
 )
 def test_a_message_costs_4_and_its_texts(row: Any, tokens: int) -> None:
-    """Those of its calls, its name and its refusal too; ids and parts for a provider are free."""
+    """Those of its calls, its name and all else that a model may read; ids and files are free."""
     assert message_tokens(prepare(row), SIMPLE.count) == tokens
+
+
+@pytest.mark.parametrize(
+    ("more", "texts"),
+    [
+        ({"name": "ann", "refusal": "no", "id": "m1", "metadata": {"note": "mine"}}, []),
+        ({"reasoning_content": "abcd"}, ["abcd"]),
+        ({"reasoning": "abcd", "reasoning_details": [THOUGHT]}, ["abcd", "c2ln"]),
+        ({"created": 1767225600, "annotations": []}, []),
+        ({"tool_calls": [{**CALL, "index": 0}]}, []),
+        ({"tool_calls": [{**CALL, "extra_content": {"thought_signature": "abcd"}}]}, ["abcd"]),
+        ({"audio": {"id": "a1"}}, ["", ""]),
+        ({"parts": ["ab"]}, ["Hm."]),
+        ({"content": [{"type": "odd", "number": 1}]}, [""]),
+        ({"content": [{"type": "image_url", "image_url": {"url": "https://x.org"}}]}, [""]),
+        ({"role": "tool", "content": [{"type": "json", "json": {"a": "b"}}]}, []),
+        ({"role": "tool", "content": [{"type": "text", "text": "a"}, {"json": "b"}]}, ["b"]),
+    ],
+)
+def test_what_is_estimated(more: Row, texts: list[str]) -> None:
+    """Keys and parts of which nobody knows whether a model reads them, repeated ones once."""
+    assert sorted(estimated_texts({**said("assistant", "Hm."), **more})) == texts
 
 
 class Letters:
