@@ -11,7 +11,7 @@ from functools import cache, cached_property
 from importlib.util import find_spec
 from itertools import accumulate, compress, islice, pairwise
 from operator import mul, not_
-from statistics import median
+from statistics import fmean, median
 from threading import Lock
 from typing import Final
 
@@ -221,9 +221,27 @@ class Corpus:
     @cached_property
     def session_damping(self) -> Sequence[float]:
         """Return how the length of each session damps its scores."""
-        lengths = [0] * len(self.sessions.totals)
-        for session, length in zip(self.sessions.of, self.stems.lengths, strict=True):
-            lengths[session] += length
+        return self._damp_groups(self.sessions.of)
+
+    @cached_property
+    def continued_share(self) -> float:
+        """Return the share of passages that continue a long message."""
+        return fmean(passage.continues for passage in self.passages)
+
+    @cached_property
+    def messages(self) -> Sequence[int]:
+        """Return the message of each passage, counted from 0."""
+        return [*accumulate([not each.continues for each in self.passages[1:]], initial=0)]
+
+    @cached_property
+    def message_damping(self) -> Sequence[float]:
+        """Return how the length of each whole message damps its scores."""
+        return self._damp_groups(self.messages)
+
+    def _damp_groups(self, group_of: Sequence[int]) -> Sequence[float]:
+        lengths = [0] * (group_of[-1] + 1)
+        for group, length in zip(group_of, self.stems.lengths, strict=True):
+            lengths[group] += length
         return damp(lengths)
 
     @cached_property

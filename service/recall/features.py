@@ -1,6 +1,6 @@
 """The features that rank passages: a value for each passage, most of them from 0 to 1."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from itertools import accumulate
@@ -59,15 +59,21 @@ def _gram_scores(search: _Search) -> Mapping[str, Values]:
 
 
 def _stem_scores(search: _Search) -> Mapping[str, Values]:
-    """Return BM25 by stems, of each passage and of its session as one text."""
+    """Return BM25 by stems, of each passage, and of its message and its session as one text."""
     query, corpus = search.question.stems, search.corpus
-    sessions = corpus.sessions.of
-    in_sessions = add_postings({stem: search.postings[stem] for stem in query}, sessions)
-    by_session = bm25_damped(query, in_sessions, corpus.session_damping)
-    return {
-        "message": scale(bm25_damped(query, search.postings, corpus.stems.damping)),
-        "session": scale([by_session[session] for session in sessions]),
+    postings = {stem: search.postings[stem] for stem in query}
+
+    def score_groups(group_of: Sequence[int], damping: Sequence[float]) -> Values:
+        by_group = bm25_damped(query, add_postings(postings, group_of), damping)
+        return scale([by_group[group] for group in group_of])
+
+    scores = {
+        "message": scale(bm25_damped(query, postings, corpus.stems.damping)),
+        "session": score_groups(corpus.sessions.of, corpus.session_damping),
     }
+    if corpus.continued_share:
+        scores["whole"] = score_groups(corpus.messages, corpus.message_damping)
+    return scores
 
 
 def _kind_scores(search: _Search) -> Values:

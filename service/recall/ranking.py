@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import accumulate
-from statistics import fmean
 from typing import Final
 
 from formatters.model import Passage
@@ -22,9 +21,11 @@ from service.recall.similarity import add_similarity
 # meetings, bursts of short messages and chats with code, so that it holds on a set that was left
 # out: bench/recall/README.md.
 
-#: The weights of the features of `service.recall.features`.
+#: The weights of the features of `service.recall.features`. That of `whole` is for a history in
+#: which all passages are parts of long messages, and falls with their share.
 WEIGHTS: Final[Mapping[str, float]] = {
     "message": 3.0,
+    "whole": 4.0,
     "ngram": 1.5,
     "near100": 1.5,
     "near300": 0.5,
@@ -77,7 +78,7 @@ def rank(question: str, passages: Sequence[Passage], now: datetime | None = None
     features, long = compute_features(read, corpus), corpus.long
     similarities = [each.similarity for each in passages]
     has_similarities = similarities.count(None) < len(similarities)
-    scores = _weigh(features, _semantic_weights(corpus) if has_similarities else WEIGHTS)
+    scores = _weigh(features, _choose_weights(corpus, has_similarities=has_similarities))
     has_long = any(long)
     if has_long:
         for name, weight in LONG_WEIGHTS.items():
@@ -128,16 +129,16 @@ def _weigh(features: Mapping[str, Values], weights: Mapping[str, float]) -> list
     return scores
 
 
-def _semantic_weights(corpus: Corpus) -> Mapping[str, float]:
-    """Return the weights if similarities are known.
+def _choose_weights(corpus: Corpus, *, has_similarities: bool) -> Mapping[str, float]:
+    """Return the weights for passages.
 
-    The more passages are parts of long messages, the more their own words count: the passages
-    around them are often about something else.
+    The more of them are parts of long messages, the more the whole message counts. Besides
+    similarities, their own words then count more, too: what is around them is often about something
+    else.
     """
-    share = fmean(passage.continues for passage in corpus.passages)
-    weights = SEMANTIC_WEIGHTS
+    share, weights = corpus.continued_share, SEMANTIC_WEIGHTS if has_similarities else WEIGHTS
     own = weights["message"] + share * (WEIGHTS["message"] - weights["message"])
-    return {**weights, "message": own}
+    return {**weights, "message": own, "whole": share * weights["whole"]}
 
 
 def _add_in_long(

@@ -36,6 +36,13 @@ SPEAKER_CHARS: Final = 30
 CACHED_CHARS: Final = 2_000_000
 
 _WORD: Final = re.compile(r"[^\W_]+")
+#: Words joined by capital letters, as in code: ``openGate``, ``HTTPServer``, but not "CEOs"; and
+#: where an inner one starts. Only at the start of a word is one looked for, or a long word would
+#: take quadratic time.
+_JOINED: Final = re.compile(
+    "(?<![A-Za-z0-9])[A-Za-z0-9]*(?:[a-z][A-Z]|[A-Z]{2}[a-z]{2})[A-Za-z0-9]*"
+)
+_INNER_START: Final = re.compile("(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 #: A capitalized word that doesn't begin a sentence. In German every noun is one, so they mean less.
 _NAME: Final = re.compile("(?<=[a-zß-öø-ÿ,'] )[A-ZÀ-ÖØ-Þ][a-zß-öø-ÿ]{2,}")
@@ -139,12 +146,21 @@ def _stem(plain: Sequence[str], language: str) -> list[str]:
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text in lower case; runs of CJK characters count as words."""
+    """Return the words of a text in lower case; runs of CJK characters count as words.
+
+    Names such as ``openGate`` are followed by the words within them, at the end of the list.
+    """
     if text.isascii():
-        return _WORD.findall(text.lower())
-    found = _WORD.findall(unicodedata.normalize("NFKC", text).lower())
+        return [*_WORD.findall(text.lower()), *_inner_words(text)]
+    text = unicodedata.normalize("NFKC", text)
+    found = _WORD.findall(text.lower())
     # a word ends where CJK characters meet others
-    return [part for word in found for part in _RUNS.findall(word)]
+    return [part for word in found for part in _RUNS.findall(word)] + _inner_words(text)
+
+
+def _inner_words(text: str) -> list[str]:
+    names = _JOINED.findall(text)
+    return _INNER_START.sub(" ", " ".join(names)).lower().split() if names else []
 
 
 def plain_words(text: str) -> list[str]:
@@ -315,7 +331,7 @@ _TEXTS: Final = (
     "昨日は琵琶湖で釣りをしました。今度は一緒に行きましょう。",
     "周末我们去了颐和园划船,还看了一本关于历史的书。",
     "우리는 부산에서 배를 탔고 맛있는 국수를 먹었어요.",
-    "\ufb01sh \u2460 \uff21\uff22\uff23 \u00b2 naïve Straße İstanbul snake_case",
+    "\ufb01sh \u2460 \uff21\uff22\uff23 \u00b2 naïve Straße İstanbul snake_case camelCase",
 )
 
 

@@ -1,6 +1,5 @@
 """Rank tools by a question: by how much of it is in their names and descriptions."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -17,9 +16,6 @@ FADE: Final = 0.5
 GRAM_WEIGHT: Final = 0.5
 #: The weight of the name alone, relative to the whole text, which is less specific.
 NAME_WEIGHT: Final = 0.5
-
-#: The start of a word within a name: ``getUserDetails``, ``parseHTMLPage``.
-_INNER_WORD: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +86,7 @@ def tool_text(tool: Tool) -> str:
     function = as_mapping(tool.get("function"))
     name, description = str(function.get("name", "")), str(function.get("description", ""))
     parameters = _parameter_texts(function.get("parameters"))
-    return _INNER_WORD.sub(" ", "\n".join((name, description, *parameters)))
+    return "\n".join((name, description, *parameters))
 
 
 def _parameter_texts(schema: object) -> Iterator[str]:

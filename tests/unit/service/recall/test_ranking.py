@@ -201,9 +201,23 @@ def test_days_at_the_edge_of_the_calendar(edge: date) -> None:
         assert len(rank("Tea in May 2020?", [Passage("Tea", Role.HUMAN, at)], now)) == 1
 
 
+def test_the_whole_of_a_long_message_counts() -> None:
+    """A passage gains by what the other passages of its message say."""
+    parts = ("def open_gate(): ...", "It lets ships into the canal", "Tests come last")
+
+    def lead(*, continues: bool) -> float:
+        said = [Passage(text, Role.AI, None, None, continues and text in parts[1:]) for text in parts]
+        said += [Passage(f"Soup {n} for lunch", Role.HUMAN, None) for n in range(60)]
+        scores = rank("Which function opens the canal?", [*said, Passage(parts[0], Role.AI, None)])
+        return scores[0] - scores[-1]
+
+    assert lead(continues=True) > lead(continues=False)
+
+
 def test_every_weight_is_of_a_feature() -> None:
     """Every weight belongs to a feature, and every computed feature has a weight."""
     passages = [Passage(f"We talked of soup {n} " * 30, Role.HUMAN, START) for n in range(80)]
+    passages[1] = passages[1]._replace(continues=True)
     corpus = read_corpus(passages, DEFAULT)
     question = read_question("Which soup in May 2025?", passages, NOW)
     found = compute_features(question, corpus)
