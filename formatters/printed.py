@@ -102,6 +102,15 @@ def dump_calls(calls: Sequence[ToolCall]) -> str:
     return "; ".join(f"{call.name} {dump_value(call.arguments)}" for call in calls)
 
 
+#: An escape in what `dump_calls` returns, where no character of a word is escaped.
+_ESCAPE: Final = re.compile(r"\\(?:u[0-9a-f]{4}|.)")
+
+
+def blank_escapes(text: str) -> str:
+    """Return what `dump_calls` returned with blanks for escapes, which would change words."""
+    return _ESCAPE.sub(" ", text)
+
+
 def _is_annotated(call: ToolCall) -> bool:
     """Return whether the annotation of a call shows all its arguments."""
     values = [*(call.arguments or {}).values()]

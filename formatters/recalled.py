@@ -22,6 +22,7 @@ from formatters.model import (
 )
 from formatters.passages import Span, find_passages, join_passages
 from formatters.printed import (
+    blank_escapes,
     find_reasons,
     format_arguments,
     format_result,
@@ -118,7 +119,11 @@ def _message_entry(messages: Sequence[Message], view: MemoryView, guard: Guard) 
             if calls
             else format_row([part], whole, guard)
         )
-        return _form(f"{speaker}:{shown}", messages, whole, indices[0], said)
+        form = _form(f"{speaker}:{shown}", messages, whole, indices[0], said)
+        if calls and form.passage:
+            ranked = form.passage._replace(text=blank_escapes(form.passage.text))
+            form = replace(form, passage=ranked)
+        return form
 
     return _with_passages(entry, texts + len(called), join)
 

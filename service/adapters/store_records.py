@@ -12,7 +12,7 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from formatters.model import Role
-from formatters.printed import dump_calls
+from formatters.printed import blank_escapes, dump_calls
 from formatters.rows import (
     MAX_DEPTH,
     ROLES,
@@ -132,7 +132,8 @@ def terms_in(body: str) -> Sequence[str]:
 def _read_searched(row: Mapping[str, object], text: str, role: Role) -> tuple[str, str]:
     """Return what searches match in a row: what is said, and the text of calls or of a result."""
     if role in _PRINTED:
-        return text, dump_calls(read_row(row).tool_calls) if _may_call(row) else ""
+        calls = read_row(row).tool_calls if _may_call(row) else ()
+        return text, blank_escapes(dump_calls(calls))
     return "", text if role is Role.TOOL else ""
 
 

@@ -5,13 +5,15 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import nlargest
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import NamedTuple
 
 from formatters.model import Summary
 from service.adapters.store_records import IndexKeys, Record
+from service.budget.counting import MESSAGE_OVERHEAD
 from service.ports.stores import ArchivedRow, SearchRequest
 from service.recall.search import (
+    CALL_ROWS,
     MAX_FOUND,
     ROWS_AFTER,
     ROWS_BEFORE,
@@ -160,4 +162,11 @@ def _read_around(rows: Sequence[StoredRow], hits: Sequence[int]) -> Iterator[tup
     for rank, (position, at) in enumerate(zip(positions, hits, strict=True)):
         if not position.own:
             near = range(max(at - ROWS_BEFORE, 0), min(at + ROWS_AFTER + 1, len(rows)))
-            yield from ((rank, index) for index in near)
+            before = range(at, max(at - CALL_ROWS, 0) - 1, -1)
+            last_call = islice((index for index in before if _has_calls(rows[index].record)), 1)
+            yield from ((rank, index) for index in (*near, *last_call))
+
+
+def _has_calls(record: Record) -> bool:
+    # what a native message has besides its text and the overhead
+    return record.native_tokens > record.tokens + MESSAGE_OVERHEAD

@@ -3,7 +3,7 @@
 Every statement reads ranges of indexes of one owner. A search takes five of them: where the rows
 to search end, how many rows have each term, the newest rows with some of the terms, the positions
 of the best of these, and the rows around those positions. If some of the best have no tokens, two
-more read the rows next to these.
+more read the rows next to these, and the last calls before them.
 """
 
 import json
@@ -36,8 +36,10 @@ from formatters.rows import StoredRows
 from service.adapters.sql.queries import LIMIT, OWNED, POSITION, owned, read_bodies, scope
 from service.adapters.sql.schema import messages, searched, term_counts
 from service.adapters.store_records import IndexKeys, keys_to_words
+from service.budget.counting import MESSAGE_OVERHEAD
 from service.ports.stores import SearchRequest
 from service.recall.search import (
+    CALL_ROWS,
     MAX_FOUND,
     ROWS_AFTER,
     ROWS_BEFORE,
@@ -331,7 +333,10 @@ def _sqlite_beside(scoped: _Scoped, _total: str) -> _Near:
 def _both_sides(
     scoped: _Scoped, time: ColumnElement[int], number: ColumnElement[int]
 ) -> Iterator[Select[int, int, str]]:
-    """Yield selects of the row at a position with those before it, and of those after it."""
+    """Yield selects of the row at a position with those before it, and of those after it.
+
+    The last one is of the nearest row with calls, at the position or before it.
+    """
     near = messages.alias("beside")
     position, given = tuple_(near.c.sort_time, near.c.sequence), tuple_(time, number)
     # with ``pruned = 0``, SQLite would choose an index in another order
@@ -343,6 +348,11 @@ def _both_sides(
     newer = shown.where(position > given, position < _END).order_by(*order)
     for side, count in ((older, ROWS_BEFORE + 1), (newer, ROWS_AFTER)):
         yield side.limit(count).correlate(_TRIPLES, _JSON_TRIPLES)
+    # what a native message has besides its text and the overhead are calls
+    calls = (near.c.native_tokens > near.c.tokens + MESSAGE_OVERHEAD).label("calls")
+    before = older.add_columns(calls).limit(CALL_ROWS + 1).correlate(_TRIPLES, _JSON_TRIPLES)
+    last = before.subquery()
+    yield select(last.c.sort_time, last.c.sequence, last.c.id).where(last.c.calls).limit(1)
 
 
 def _of_owner(table: FromClause) -> Sequence[ColumnElement[bool]]:

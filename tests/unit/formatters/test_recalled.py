@@ -210,6 +210,16 @@ def test_arguments_that_annotations_leave_out_are_forms_of_a_row() -> None:
     assert not recalled(facts(*called("So."))).entries[0].passages
 
 
+def test_escapes_in_arguments_join_no_words_of_a_passage() -> None:
+    """They are shown as they are, and ranked as blanks."""
+    (entry,) = recalled(facts(*called("", path="a", text="One\nplan; [two] \x01plans"))).entries
+    _, form = entry.passages
+
+    assert "One\\nplan\\; [two\\] \\u0001plans" in form.text
+    assert form.passage
+    assert form.passage.text.endswith('"One plan  [two   plans"}]')
+
+
 def test_passages_of_a_row_are_joined() -> None:
     """What lies between them is marked as left out; all of them are the whole row."""
     said = "One word. " * 25 + "\n\n" + "Two words. " * 20 + "\n\n" + "Three words. " * 20

@@ -259,6 +259,27 @@ def test_calls_and_results_are_searched() -> None:
     assert not read(role="TOOL", content="Boats").is_embedded
 
 
+@pytest.mark.parametrize("as_json", [False, True])
+def test_escapes_in_arguments_join_no_words(as_json: bool) -> None:
+    """The words of keys and values find a row, whether it has them as an object or as JSON."""
+    values = {"text": 'Fish\nat the "café"\t\x01dock', "paths": ["C:\\new\\tuna"]}
+    arguments = json.dumps(values) if as_json else values
+    calls = [{"name": "edit", "arguments": arguments}]
+    found = {"edit", "text", "fish", "café", "dock", "path", "paths", "new", "tuna"}
+
+    assert {*read(role="AI", metadata={"tool_calls": calls}).terms} == found
+
+
+@pytest.mark.parametrize(
+    "arguments", ['{"n": ' + "9" * 5_000 + "}", '{"a": ' + "[" * 2_000 + "]" * 2_000 + "}", "{x\\n"]
+)
+def test_arguments_that_no_parser_reads_are_stored(arguments: str) -> None:
+    """They have no words, and the name of the tool still finds the row."""
+    call = {"name": "edit", "arguments": arguments}
+
+    assert read(role="AI", metadata={"tool_calls": [call]}).terms == ("edit", "null")
+
+
 @pytest.mark.parametrize(("role", "terms"), [("HUMAN", ("boat", "boats")), ("system", ())])
 def test_terms_are_worked_out_when_they_are_requested(
     monkeypatch: pytest.MonkeyPatch, role: str, terms: tuple[str, ...]

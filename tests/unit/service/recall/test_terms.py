@@ -71,4 +71,4 @@ def test_the_rules_have_the_name_that_databases_have_noted() -> None:
 
     Write the new name here, and into the list of changes that an upgrade needs that command.
     """
-    assert term_rules() == "3-bd9795340947"
+    assert term_rules() == "4-bd9795340947"
