@@ -55,7 +55,7 @@ def test_whatever_a_definition_holds_is_text() -> None:
         tool_text({"function": {"name": "a", "parameters": {"properties": {"p": 5}}}}) == "a\n\np"
     )
     assert tool_text({"function": 5}).strip() == ""
-    assert tool_text(WEATHER) == "get Weather Forecast\nTell what the sky does."
+    assert tool_text(WEATHER) == "getWeatherForecast\nTell what the sky does."
 
 
 def test_names_count_more() -> None:
