@@ -36,11 +36,11 @@ SPEAKER_CHARS: Final = 30
 CACHED_CHARS: Final = 2_000_000
 
 _WORD: Final = re.compile(r"[^\W_]+")
-#: Words joined by capital letters, as in code: ``openGate``, ``HTTPServer``, but not "CEOs"; and
-#: where an inner one starts. Only at the start of a word is one looked for, or a long word would
-#: take quadratic time.
+#: Words joined by capital letters, as in code: ``openGate``, ``HTTPServer``, but not "CEOs" or
+#: "LeBron"; and where an inner one starts. Only at the start of a word is one looked for, or a long
+#: word would take quadratic time.
 _JOINED: Final = re.compile(
-    "(?<![A-Za-z0-9])[A-Za-z0-9]*(?:[a-z][A-Z]|[A-Z]{2}[a-z]{2})[A-Za-z0-9]*"
+    "(?<![A-Za-z0-9])[A-Za-z0-9]*(?:[a-z]{2}[A-Z]|[A-Z]{2}[a-z]{2})[A-Za-z0-9]*"
 )
 _INNER_START: Final = re.compile("(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
