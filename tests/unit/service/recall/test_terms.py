@@ -59,10 +59,9 @@ def test_a_question_without_words_asks_for_those_of_the_last_turn() -> None:
 
 def test_names_in_code_have_the_words_within_them() -> None:
     """A question in plain words finds camelCase as it finds snake_case; plurals are one word."""
-    assert words("parseHTTPUrl(maxRetries, max_size) of CEOs") == (
-        ["parsehttpurl", "maxretries", "max", "size", "of", "ceos"]
-        + ["parse", "http", "url", "max", "retries"]
-    )
+    names = ["parsehttpurl", "maxretries", "max", "size", "of", "ceos"]
+    within = ["parse", "http", "url", "max", "retries"]
+    assert words("parseHTTPUrl(maxRetries, max_size) of CEOs") == [*names, *within]
     assert words("打开openGate")[-2:] == ["open", "gate"]
 
 
