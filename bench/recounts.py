@@ -49,10 +49,11 @@ def cost(message: Sent) -> int:
 
     Parts of a provider repeat texts of the message, or are sent in addition to them.
     """
-    functions = (call["function"] for call in message.get("tool_calls", ()))
+    functions = [call["function"] for call in message.get("tool_calls", ())]
     texts = Counter(text for each in functions for text in (each["name"], each["arguments"]))
     texts[message["content"]] += 1
-    texts |= Counter(words(message.get("provider_parts")))
+    repeated = texts + Counter(_compact(json.loads(each["arguments"])) for each in functions)
+    texts += Counter(words(message.get("provider_parts"))) - repeated
     return OVERHEAD + sum(tokens(text) * number for text, number in texts.items())
 
 
@@ -66,14 +67,18 @@ def words(value: object) -> Iterator[str]:
     elif isinstance(value, dict):
         for key, each in value.items():
             if key in ("input", "args"):
-                yield json.dumps(each, ensure_ascii=False, separators=(",", ":"))
+                yield _compact(each)
             elif key not in ("type", "id", "call_id", "role", "status"):
                 yield from words(each)
 
 
 def cost_of_tools(tools: Sequence[Mapping[str, Any]]) -> int:
     """Return the tokens of the ``tools`` array as compact JSON."""
-    return tokens(json.dumps(tools, ensure_ascii=False, separators=(",", ":"))) if tools else 0
+    return tokens(_compact(tools)) if tools else 0
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from formatters.model import Passage, Ranker
 from formatters.rows import counted
 from service.adapters.model_table import load_models
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
-from service.budget.counting import count_function
+from service.budget.counting import count_function, write_json
 from service.budget.decisions import PRESENT, Decision
 from service.budget.groups import Strategy, check_count
 from service.budget.limits import ModelLimits, lookup
@@ -21,7 +21,6 @@ from service.budget.strategy_names import read_strategy
 from service.conversation.checks import read_tools
 from service.conversation.fit import MessageDecision, fit_rows
 from service.conversation.sending import estimated_texts
-from service.conversation.shapes import write_json
 from service.conversation.strategies import ContextStrategy
 from service.errors import MessageError, did_you_mean, explain_call, shown
 from service.recall.ranking import RANKING_STRATEGIES, RELEVANCE, rank

@@ -1,6 +1,7 @@
 """Count tokens: of blocks as they are sent, of their stable part, and of messages alone."""
 
 import json
+import re
 from abc import ABC, abstractmethod
 from base64 import b64encode
 from collections import Counter
@@ -17,12 +18,13 @@ from formatters.model import (
     Count,
     Entry,
     Message,
+    ToolCall,
     TrimPolicy,
     group_by_message,
     kept,
 )
 from formatters.native import clear_result
-from formatters.rows import is_list, read_content, read_tool_calls
+from formatters.rows import read_content, read_tool_calls
 from service.budget.groups import Group
 from service.ports.services import TokenCounter
 
@@ -262,7 +264,7 @@ def message_tokens(message: ChatMessage, count: Count) -> int:
     for call in message.tool_calls:
         texts += (call.name, call.text or "")
     if message.provider_parts is not None:
-        texts += further_texts(message.provider_parts, texts)
+        texts += further_texts(message.provider_parts, texts, message.tool_calls)
     return MESSAGE_OVERHEAD + sum(map(count, texts))
 
 
@@ -275,28 +277,33 @@ def _texts(message: AnyMessage) -> list[str]:
     for call in calls:
         text = (call.text or "") if call.arguments is None else json.dumps(call.arguments)
         texts += (call.name, text)
-    return [*texts, *further_texts(parts, texts)]
+    return [*texts, *further_texts(parts, texts, calls)]
 
 
-def further_texts(parts: object, texts: Iterable[str]) -> Iterator[str]:
-    """Return the texts that provider parts have besides those of their message.
+def further_texts(parts: object, texts: Iterable[str], calls: Iterable[ToolCall]) -> Iterator[str]:
+    """Return the texts that provider parts have besides those of their message, and its calls.
 
     Parts are sent in addition to content and calls, or repeat them and are sent in their place.
     """
-    return (Counter(part_texts(parts)) - Counter(texts)).elements()
+    # as a text, arguments may have other blanks than in the parts
+    repeated = [*texts, *(write_json(call.arguments) for call in calls)]
+    return (Counter(part_texts(parts)) - Counter(repeated)).elements()
 
 
 #: Keys in parts whose texts no model reads as words: kinds, roles, and references to parts.
 _WORDLESS: Final = frozenset(
-    ("type", "role", "id", "call_id", "tool_use_id", "status", "cache_control", "file_data")
+    ("type", "role", "id", "call_id", "tool_use_id", "status", "cache_control")
 )
-#: Keys that refer to a file, and those beside the data of one.
+#: Keys of files or of references to them, and those of their data beside a media type.
 _FILES: Final = frozenset(
     ("file_data", "file_id", "file_uri", "fileUri", "file_url", "video_url", "document_url")
-)
-_MEDIA_TYPES: Final = frozenset(("media_type", "mime_type", "mimeType", "format"))
+) | {"bytes", "blob"}
+_DATA: Final = ("data", "base64", "url")
+_MEDIA_TYPES: Final = frozenset(("media_type", "mime_type", "mimeType", "mediaType", "format"))
 #: Types of parts with such keys whose data is text, or is read as text.
 _TEXT_TYPES: Final = ("text", "reasoning.encrypted")
+#: How data URLs begin, and PNG, JPEG, GIF, WebP, WAV and PDF files in base64.
+_FILE: Final = re.compile("data:[^,]{0,100};base64,|iVBORw0KGgo|/9j/|R0lGOD|UklGR|JVBERi0")
 #: Keys of a call's arguments.
 _ARGUMENTS: Final = ("input", "args")
 
@@ -310,24 +317,28 @@ def part_texts(value: object) -> Iterator[str]:
     if isinstance(value, bytes):  # as Google's library has signatures
         yield b64encode(value).decode()
     elif isinstance(value, str):
-        is_file = value.startswith("data:") and ";base64," in value[:100]
         if value:
-            yield "" if is_file else value
+            yield "" if _FILE.match(value) else value
     elif isinstance(value, Mapping):
         yield from _mapping_texts(value)
-    elif is_list(value):
+    elif isinstance(value, list | tuple):  # no API takes other sequences
         for item in value:
             yield from part_texts(item)
 
 
 def _mapping_texts(fields: Mapping[str, object]) -> Iterator[str]:
-    has_data = not _MEDIA_TYPES.isdisjoint(fields) and fields.get("type") not in _TEXT_TYPES
-    if fields.get("type") == "url" or not _FILES.isdisjoint(fields):
-        yield ""
+    kind = fields.get("type")
+    is_file = kind == "url" or (not _MEDIA_TYPES.isdisjoint(fields) and kind not in _TEXT_TYPES)
     for key, item in fields.items():
-        if key == "data" and has_data:
-            yield ""
+        if key in _FILES or (is_file and key in _DATA):
+            if item:
+                yield ""
         elif key in _ARGUMENTS and isinstance(item, Mapping):
-            yield json.dumps(item, ensure_ascii=False, separators=(",", ":"), default=str)
+            yield write_json(item)
         elif key not in _WORDLESS:
             yield from part_texts(item)
+
+
+def write_json(value: object) -> str:
+    """Return a value as JSON without blanks or escapes of letters, as it is counted."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)

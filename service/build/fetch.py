@@ -353,11 +353,11 @@ class Fetching:
         block, query, now = recalled(facts), facts.current_input, self.plan.now
         if not block.entries:
             return Selection()
-        rows = tuple(map(self._with_handles, block.entries))
-        forms = score_forms(rows, lambda passages: ranker(query, passages, now))
-        passages = [form.passage for form in forms.entries if form.passage]
+        passages = [f.passage for row in block.entries for f in row.passages or (row,) if f.passage]
         if not facts.similarities and not has_match(query, passages, now):
             return Selection(not_found=NO_MATCH_NOTE)
+        rows = tuple(map(self._with_handles, block.entries))
+        forms = score_forms(rows, lambda passages: ranker(query, passages, now))
         room, page = self._room - fixed_tokens(block, self._count), self._content.page
         passed = {index for index, row in enumerate(rows) if self._is_excluded(row)}
         keys = {make_key(form) for i in passed for form in rows[i].passages or (rows[i],)}
@@ -401,12 +401,12 @@ class Fetching:
             if entry.reasons.get(message.id) in _CUT or message.tool_calls
         ]
         reasons = {m.id: "partial" for m in entry.messages if m.partial or m.id in cut}
-        entry = replace(entry, reasons=reasons)
-        if not (cut or self._content.with_ids):
-            return entry
-        name = self.names.of(cut[0] if cut else entry.messages[0].id)
-        speaker, colon, said = entry.text.partition(":")
-        return replace(entry, text=f"{speaker} [{name}]{colon}{said}") if name else entry
+        named = cut or ([entry.messages[0].id] if self._content.with_ids else [])
+        text = entry.text
+        if named and (name := self.names.of(named[0])):
+            speaker, colon, said = text.partition(":")
+            text = f"{speaker} [{name}]{colon}{said}"
+        return replace(entry, text=text, reasons=reasons)
 
     # --- by ids ------------------------------------------------------------------------------
 

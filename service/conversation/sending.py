@@ -5,14 +5,19 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from itertools import chain
 from typing import Any, Final
 
 from formatters.guard import GUARD, Guard
 from formatters.model import Count, Message, Role, Row
 from formatters.native import CHAT_ROLES
 from formatters.rows import as_mapping, is_list, read_content, read_text
-from service.budget.counting import MESSAGE_OVERHEAD, MessageCounts, further_texts, part_texts
+from service.budget.counting import (
+    MESSAGE_OVERHEAD,
+    MessageCounts,
+    further_texts,
+    part_texts,
+    write_json,
+)
 from service.conversation.messages import (
     arguments_json,
     create_assistant_tool_call_message,
@@ -21,6 +26,7 @@ from service.conversation.messages import (
 )
 from service.conversation.shapes import (
     ROWS,
+    given_calls,
     is_system,
     is_valid_part,
     read_messages,
@@ -28,7 +34,6 @@ from service.conversation.shapes import (
     shape_of,
     unread_texts,
     without,
-    write_json,
 )
 from service.ports.services import TokenCounter
 
@@ -203,6 +208,11 @@ _KNOWN: Final = frozenset(("content", "role", "name", "refusal", "function_call"
 }
 #: Those that are looked into, and their keys that are known.
 _READ: Final = _KNOWN | {"tool_calls", "audio", "provider_parts", "metadata"}
+#: Names of keys that programs or libraries add for themselves, which hold no words.
+_OWN: Final = re.compile(
+    r"(?:\w+_)?(?:id|uuid|at|date|time|timestamp|model)|\w*[a-z](?:Id|At)|created|updated"
+    r"|(?:finish|stop)_reason|stop_sequence|(?:response_|usage_)metadata|usage|phase"
+)
 _READ_OF_CALL: Final = frozenset(("id", "type", "function", "name", "arguments"))
 
 
@@ -214,9 +224,9 @@ def estimated_texts(row: Row) -> list[str]:
     """
     if isinstance(row.get("content"), str) and row.keys() <= _KNOWN:
         return []
-    texts = [*chain.from_iterable(map(unread_texts, _parts(row)))]
-    calls = row.get("tool_calls")
-    for call in calls if is_list(calls) else ():
+    shape = shape_of(row)
+    texts = [text for part in _parts(row) for text in unread_texts(part, shape)]
+    for call in given_calls(row):
         texts += part_texts(
             [without(each, _READ_OF_CALL) for each in (call, as_mapping(call).get("function"))]
         )
@@ -224,8 +234,9 @@ def estimated_texts(row: Row) -> list[str]:
         texts += ("", read_text(as_mapping(row["audio"]).get("transcript")))
     given = [each.get("provider_parts") for each in (row, as_mapping(row.get("metadata")))]
     if given != [None, None]:
-        texts += further_texts(given, _known_texts(row))
-    if unknown := row.keys() - _READ:
+        calls = [call for message in read_messages(row) for call in message.tool_calls]
+        texts += further_texts(given, _known_texts(row), calls)
+    if unknown := [key for key in row.keys() - _READ if not _OWN.fullmatch(str(key))]:
         texts += _unknown_texts(row, unknown)
     return texts
 

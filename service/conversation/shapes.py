@@ -19,7 +19,7 @@ from formatters.rows import (
     read_message,
     read_text,
 )
-from service.budget.counting import part_texts
+from service.budget.counting import part_texts, write_json
 from service.conversation.messages import (
     create_assistant_message,
     create_assistant_tool_call_message,
@@ -379,33 +379,34 @@ class PartShape:
             yield part, self._form.read(as_mapping(part), f"{name}/{index}")
 
 
-#: Keys of a part that are read or have no words, by its type; those of all other types.
+#: Keys of a part that are read or have no words: in blocks, by the type; in all other parts.
 _READ_BY_TYPE: Final = {
     "tool_use": frozenset(("type", "id", "name", "input")),
     "tool_result": frozenset(("type", "tool_use_id", "content")),
 }
+_READ: Final = frozenset(("type", "text"))
 _FUNCTIONS: Final = frozenset((*_CALL_KEYS, *_RESULT_KEYS))
-_READ: Final = frozenset(("type", "text")) | _FUNCTIONS
 _READ_OF_FUNCTION: Final = frozenset(("id", "name", "args", "response"))
 
 
-def unread_texts(part: object) -> Iterator[str]:
+def unread_texts(part: object, shape: "Shape") -> Iterator[str]:
     """Yield the texts of a part that aren't read from it, and "" for what can't be counted."""
     fields = as_mapping(part)
     kind = read_text(fields.get("type"))
     if kind in IMAGE_PARTS:
         yield ""
         return
+    read = _READ_BY_TYPE.get(kind, _READ) if shape is BLOCKS else _READ
+    functions = _FUNCTIONS & fields.keys() if shape is PARTS else frozenset[str]()
     content = fields.get("content")
-    if kind == "tool_result" and is_list(content) and read_content(content):
+    if "content" in read and is_list(content) and read_content(content):
         for inner in content:
-            yield from unread_texts(inner)
-    called = [fields[key] for key in _FUNCTIONS & fields.keys()]
-    unread = [without(each, _READ_OF_FUNCTION) for each in called]
-    unread.append(without(fields, _READ_BY_TYPE.get(kind, _READ)))
+            yield from unread_texts(inner, ROWS)
+    unread = [without(fields[key], _READ_OF_FUNCTION) for key in functions]
+    unread.append(without(fields, read | functions))
     texts = [*part_texts(unread)] if any(unread) else []
     yield from texts
-    is_read = called or kind in _READ_BY_TYPE or isinstance(fields.get("text"), str)
+    is_read = functions or read is not _READ or isinstance(fields.get("text"), str)
     if not texts and not is_read and is_valid_part(fields):
         yield ""
 
@@ -519,11 +520,6 @@ def _read_result(name: str, text: str, id_: object, function: object = None) -> 
         tool_call_id=read_text(id_) or None,
         name=read_text(function) or None,
     )
-
-
-def write_json(value: object) -> str:
-    """Return a value as JSON without blanks or escapes of letters, as it is counted."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
 #: Placeholders by the JSON that `FunctionForm` writes for them.

@@ -188,6 +188,35 @@ def test_reasoning_counts_against_the_budget(answer: dict[str, Any]) -> None:
     assert part.usage.exact
 
 
+#: The keys of a part, as Google's library dumps them.
+PART = dict.fromkeys(
+    ("text", "thought", "thought_signature", "inline_data", "file_data", "function_call")
+)
+
+
+@pytest.mark.parametrize(
+    "dumped",
+    [
+        {"content": "So.", "annotations": [], "audio": None, "function_call": None},
+        {"content": "So.", "reasoning_content": None, "provider_specific_fields": {"a": None}},
+        {"content": "So.", "additional_kwargs": {}, "response_metadata": {"model_name": "m"}},
+        {"content": [{"type": "output_text", "text": "So.", "annotations": [], "logprobs": []}]}
+        | {"id": "msg_1", "type": "message", "status": "completed", "phase": "final_answer"},
+        {"content": [{"type": "text", "text": "So.", "citations": None}], "model": "claude"}
+        | {"id": "msg_1", "stop_reason": "end_turn", "usage": {"service_tier": "standard"}},
+        {"parts": [{**PART, "text": "So."}]},
+    ],
+)
+def test_what_libraries_dump_has_no_tokens(dumped: dict[str, Any]) -> None:
+    """Keys without words leave the count of an answer exact, and bring no warning."""
+    row = {"role": "assistant", **dumped}
+    fitted = fit([QUESTION, row, QUESTION], 100)
+
+    assert fitted.decisions[1].tokens == 4 + 2
+    assert fitted.usage.exact
+    assert fitted.warnings == ()
+
+
 def test_arguments_become_json() -> None:
     """OpenAI's API takes a text; other calls of the message stay as they are."""
     function = {"name": "look", "arguments": {"at": "sea"}}

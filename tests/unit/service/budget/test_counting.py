@@ -1,3 +1,4 @@
+from collections import UserList
 from dataclasses import replace
 
 import pytest
@@ -140,6 +141,8 @@ def test_provider_parts_count_what_they_do_not_repeat() -> None:
     assert tokens(text, use) == alone
     assert tokens(thought, text, use) == tokens(thought) == alone + len("Where?c2ln")
     assert tokens(text, text) == alone + len("Hm.")
+    said = replace(said, tool_calls=(replace(call, text='{ "q": 1 }'),))
+    assert tokens(text, use) == tokens() == alone + len("   ")
     sent: list[AnyMessage] = [said.as_dict(), {**said.as_dict(), "provider_parts": [thought]}]
     assert messages_tokens(sent, len) == 2 * messages_tokens(sent[:1], len) + len("Where?c2ln")
 
@@ -158,9 +161,15 @@ def test_provider_parts_count_what_they_do_not_repeat() -> None:
         ({"type": "text", "media_type": "text/plain", "data": "x"}, ["text/plain", "x"]),
         ({"inlineData": {"mimeType": "image/png", "data": "iVBO"}}, ["image/png", ""]),
         ({"type": "input_audio", "input_audio": {"data": "UklG", "format": "wav"}}, ["", "wav"]),
-        ({"type": "file", "file": {"filename": "f", "file_data": "JVBE"}}, ["", "f"]),
-        ({"source": {"type": "url", "url": "https://x.org"}}, ["", "https://x.org"]),
+        ({"type": "file", "file": {"filename": "f", "file_data": "JVBE"}}, ["f", ""]),
+        ({"source": {"type": "url", "url": "https://x.org"}}, [""]),
         ({"image_url": "data:image/png;base64,iVBO"}, [""]),
+        ({"images": ["iVBORw0KGgoAAAANSUhEUg", "/9j/4AAQSkZJRg"]}, ["", ""]),
+        ({"image": {"format": "png", "source": {"bytes": b"PNG"}}}, ["png", ""]),
+        ({"type": "file", "base64": "JVBE", "mediaType": "a/b"}, ["", "a/b"]),
+        ({"resource": {"uri": "file:a", "blob": "JVBE"}}, ["file:a", ""]),
+        ({"cited_text": "x", "file_id": None, "file_data": None, "bytes": None}, ["x"]),
+        (UserList(["no JSON"]), []),
         ({"reasoning": "data: none"}, ["data: none"]),
     ],
 )

@@ -206,7 +206,9 @@ def test_the_whole_of_a_long_message_counts() -> None:
     parts = ("def open_gate(): ...", "It lets ships into the canal", "Tests come last")
 
     def lead(*, continues: bool) -> float:
-        said = [Passage(text, Role.AI, None, None, continues and text in parts[1:]) for text in parts]
+        said = [
+            Passage(text, Role.AI, None, None, continues and text in parts[1:]) for text in parts
+        ]
         said += [Passage(f"Soup {n} for lunch", Role.HUMAN, None) for n in range(60)]
         scores = rank("Which function opens the canal?", [*said, Passage(parts[0], Role.AI, None)])
         return scores[0] - scores[-1]
