@@ -353,10 +353,13 @@ class Fetching:
         block, query, now = recalled(facts), facts.current_input, self.plan.now
         if not block.entries:
             return Selection()
-        passages = [f.passage for row in block.entries for f in row.passages or (row,) if f.passage]
+        # turns keep the rows of a run together, also where runs overlap
+        order = {message.id: index for index, message in enumerate(facts.history)}
+        rows = sorted(block.entries, key=lambda row: order[row.messages[0].id])
+        passages = [f.passage for row in rows for f in row.passages or (row,) if f.passage]
         if not facts.similarities and not has_match(query, passages, now):
             return Selection(not_found=NO_MATCH_NOTE)
-        rows = tuple(map(self._with_handles, block.entries))
+        rows = [*map(self._with_handles, rows)]
         forms = score_forms(rows, lambda passages: ranker(query, passages, now))
         room, page = self._room - fixed_tokens(block, self._count), self._content.page
         passed = {index for index, row in enumerate(rows) if self._is_excluded(row)}

@@ -146,6 +146,17 @@ async def test_passages_of_a_long_message_have_its_handle(make_builder: MakeBuil
     assert shown.whole
 
 
+async def test_a_query_shows_runs_of_the_same_time_oldest_first(make_builder: MakeBuilder) -> None:
+    """A message between those of a run is shown between them, though turns keep a run together."""
+    builder = make_builder()
+    during = {**row(1, "HUMAN", "Which lake?"), "run_id": None}
+    past = [row(0, "HUMAN", "The lake"), during, row(2, "AI", "A lake in the hills")]
+    run = [{**each, "run_id": "r"} if each is not during else each for each in past]
+    await builder.history.append("o", run)
+    answer = await recall(builder, query="lake")
+    assert [message.message_ids for message in answer.messages] == [[each["id"]] for each in past]
+
+
 async def test_a_query_of_nothing_finds_nothing(make_builder: MakeBuilder) -> None:
     """An owner without a history gets an answer too."""
     answer = await recall(make_builder(), query="anything")
