@@ -33,7 +33,7 @@ ROWS_BEFORE: Final = 6
 ROWS_AFTER: Final = 2
 #: The rows before such a hit of which the last one with calls is read, too: a result of many
 #: parallel calls has others before it.
-CALL_ROWS: Final = 20
+ROWS_TO_CALL: Final = 20
 #: Of a search for n rows, the best n / `ROWS_PER_HIT` hits are looked up.
 ROWS_PER_HIT: Final = 2
 

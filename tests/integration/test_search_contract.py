@@ -11,7 +11,7 @@ from formatters.model import Row
 from service.adapters.memory.store import open_memory_store
 from service.ports.stores import SearchRequest, Stores
 from service.recall.question import question_terms
-from service.recall.search import CALL_ROWS, MAX_FOUND
+from service.recall.search import MAX_FOUND, ROWS_TO_CALL
 from tests.integration.test_retention_contract import minute
 from tests.integration.test_store_contract import at, row, stores
 from tests.stores import RECEIPT, Clock, Words
@@ -160,7 +160,7 @@ async def test_rows_without_tokens_are_found_in_a_long_run(stores: Stores) -> No
 
 async def test_a_result_comes_with_its_call_from_before_other_results(stores: Stores) -> None:
     """It is the last call within a number of rows, in the scope of the search."""
-    results = [f"r{n}" for n in range(CALL_ROWS + 1)]
+    results = [f"r{n}" for n in range(ROWS_TO_CALL + 1)]
     calls = [{"id": name, "name": "look", "arguments": {}} for name in results]
     called = {"role": "AI", "metadata": {"tool_calls": calls}}
     rows = [row("earlier", at(0), "", **called), row("calls", at(1), "", **called)]
@@ -171,7 +171,7 @@ async def test_a_result_comes_with_its_call_from_before_other_results(stores: St
     await stores.history.append("o", [row("other", at(9), "", **called)], conversation_id="y")
     await stores.history.append("o", [row("end", at(55), "end")], conversation_id="x")
 
-    last = CALL_ROWS - 1
+    last = ROWS_TO_CALL - 1
     near = " ".join(f"r{n}" for n in range(last + 1, last - 7, -1))
     assert await found(stores, f"boat{last}x", conversation="x") == f"{near} calls"
     assert await found(stores, f"boat{last}x") == f"{near} other"

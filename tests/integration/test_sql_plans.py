@@ -27,7 +27,7 @@ from service.build.gather import SEARCHED_ROWS
 from service.config.settings import Settings
 from service.ports.stores import Archiving, Expected, SearchRequest, Stores, fingerprint
 from service.recall.question import QUESTION_TERMS
-from service.recall.search import CALL_ROWS, MAX_SINGLE_TERMS, ROWS_PER_HIT
+from service.recall.search import MAX_SINGLE_TERMS, ROWS_PER_HIT, ROWS_TO_CALL
 from service.wire.request import BuildRequest
 from tests.postgres_server import PostgresServer
 from tests.stores import RECEIPT, Clock, Sql, Words
@@ -40,7 +40,7 @@ LIMIT = 40
 #: The rows a statement may read for a build: a page, and one at each step on the way to it.
 MOST = 2 * LIMIT
 #: The same for rows next to hits without tokens, which are read without their texts.
-BESIDE_MOST = LIMIT // ROWS_PER_HIT * (CALL_ROWS + 1)
+BESIDE_MOST = LIMIT // ROWS_PER_HIT * (ROWS_TO_CALL + 1)
 #: Tables of ours, in a plan of SQLite's; the names of subqueries are others.
 TABLES = "|".join([*metadata.tables, "full_text"])
 #: One row of n has a usual term, so that a search finds as many as it goes on with.

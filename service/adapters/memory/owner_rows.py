@@ -13,11 +13,11 @@ from service.adapters.store_records import IndexKeys, Record
 from service.budget.counting import MESSAGE_OVERHEAD
 from service.ports.stores import ArchivedRow, SearchRequest
 from service.recall.search import (
-    CALL_ROWS,
     MAX_FOUND,
     ROWS_AFTER,
     ROWS_BEFORE,
     ROWS_PER_HIT,
+    ROWS_TO_CALL,
     Hit,
     IndexQuery,
     RowPosition,
@@ -162,7 +162,7 @@ def _read_around(rows: Sequence[StoredRow], hits: Sequence[int]) -> Iterator[tup
     for rank, (position, at) in enumerate(zip(positions, hits, strict=True)):
         if not position.own:
             near = range(max(at - ROWS_BEFORE, 0), min(at + ROWS_AFTER + 1, len(rows)))
-            before = range(at, max(at - CALL_ROWS, 0) - 1, -1)
+            before = range(at, max(at - ROWS_TO_CALL, 0) - 1, -1)
             last_call = islice((index for index in before if _has_calls(rows[index].record)), 1)
             yield from ((rank, index) for index in (*near, *last_call))
 

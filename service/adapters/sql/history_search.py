@@ -39,11 +39,11 @@ from service.adapters.store_records import IndexKeys, keys_to_words
 from service.budget.counting import MESSAGE_OVERHEAD
 from service.ports.stores import SearchRequest
 from service.recall.search import (
-    CALL_ROWS,
     MAX_FOUND,
     ROWS_AFTER,
     ROWS_BEFORE,
     ROWS_PER_HIT,
+    ROWS_TO_CALL,
     Hit,
     IndexQuery,
     RowPosition,
@@ -311,7 +311,7 @@ def _sqlite_around(scoped: _Scoped, total: str) -> _Near:
 
 
 def _postgres_beside(scoped: _Scoped, _total: str) -> _Near:
-    beside = union_all(*_both_sides(scoped, _TRIPLES.c.one, _TRIPLES.c.two)).lateral("beside")
+    beside = union_all(*_rows_beside(scoped, _TRIPLES.c.one, _TRIPLES.c.two)).lateral("beside")
     return select(_TRIPLES.c.rank, beside.c.sort_time, beside.c.sequence, beside.c.id).select_from(
         _TRIPLES.join(beside, true())
     )
@@ -319,7 +319,7 @@ def _postgres_beside(scoped: _Scoped, _total: str) -> _Near:
 
 def _sqlite_beside(scoped: _Scoped, _total: str) -> _Near:
     time, number, rank = _JSON_VALUES
-    sides = [select(side.subquery().c.id) for side in _both_sides(scoped, time, number)]
+    sides = [select(side.subquery().c.id) for side in _rows_beside(scoped, time, number)]
     beside = messages.c.id.in_(union_all(*sides))
     return (
         select(rank, *POSITION, messages.c.id)
@@ -330,12 +330,12 @@ def _sqlite_beside(scoped: _Scoped, _total: str) -> _Near:
     )
 
 
-def _both_sides(
+def _rows_beside(
     scoped: _Scoped, time: ColumnElement[int], number: ColumnElement[int]
 ) -> Iterator[Select[int, int, str]]:
-    """Yield selects of the row at a position with those before it, and of those after it.
+    """Yield selects of the row at a position with those before it, those after it, and a call.
 
-    The last one is of the nearest row with calls, at the position or before it.
+    The call is the nearest row with one, at the position or before it.
     """
     near = messages.alias("beside")
     position, given = tuple_(near.c.sort_time, near.c.sequence), tuple_(time, number)
@@ -350,7 +350,7 @@ def _both_sides(
         yield side.limit(count).correlate(_TRIPLES, _JSON_TRIPLES)
     # what a native message has besides its text and the overhead are calls
     calls = (near.c.native_tokens > near.c.tokens + MESSAGE_OVERHEAD).label("calls")
-    before = older.add_columns(calls).limit(CALL_ROWS + 1).correlate(_TRIPLES, _JSON_TRIPLES)
+    before = older.add_columns(calls).limit(ROWS_TO_CALL + 1).correlate(_TRIPLES, _JSON_TRIPLES)
     last = before.subquery()
     yield select(last.c.sort_time, last.c.sequence, last.c.id).where(last.c.calls).limit(1)
 
