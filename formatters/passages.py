@@ -60,6 +60,11 @@ def join_passages(text: str, spans: Iterable[Span]) -> str:
     return f"{GAP}{separator}" * before + shown + f"{separator}{GAP}" * after
 
 
+def is_in_code(text: str, index: int) -> bool:
+    """Return whether a code block of a text is open at an index."""
+    return len(_FENCE.findall(text, 0, index)) % 2 == 1
+
+
 def _spans(text: str, size: int) -> Iterator[Span]:
     """Yield the first and the last index of each passage that isn't blank.
 

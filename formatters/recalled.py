@@ -20,7 +20,7 @@ from formatters.model import (
     Turn,
     kept,
 )
-from formatters.passages import Span, find_passages, join_passages
+from formatters.passages import Span, find_passages, is_in_code, join_passages
 from formatters.printed import (
     blank_escapes,
     find_reasons,
@@ -125,7 +125,7 @@ def _message_entry(messages: Sequence[Message], view: MemoryView, guard: Guard) 
             form = replace(form, passage=ranked)
         return form
 
-    return _with_passages(entry, texts + len(called), join)
+    return _with_passages(entry, texts + len(called), join, _list_split(message.content, spans))
 
 
 def _format_calling(message: Message, arguments: str, guard: Guard) -> str:
@@ -148,12 +148,24 @@ def _result_entry(result: Message, row: Sequence[Message], view: MemoryView, gua
         shown = format_result(replace(result, content=said), row, whole, guard)
         return _form(f" {shown}", [result], whole, indices[0], said)
 
-    return _with_passages(entry, len(spans), join)
+    return _with_passages(entry, len(spans), join, _list_split(result.content, spans))
 
 
-def _with_passages(entry: Entry, count: int, join: Callable[[Sequence[int]], Entry]) -> Entry:
-    passages = tuple([join((index,)) for index in range(count)])
-    return replace(entry, passages=passages, join=join) if passages else entry
+def _with_passages(
+    entry: Entry, count: int, join: Callable[[Sequence[int]], Entry], split: Sequence[int]
+) -> Entry:
+    """Return an entry with its passages; ``split`` are those that go on with a code block."""
+    passages = [join((index,)) for index in range(count)]
+    for index in split:
+        passage = passages[index].passage
+        if passage:
+            passages[index] = replace(passages[index], passage=passage._replace(splits_code=True))
+    return replace(entry, passages=tuple(passages), join=join) if passages else entry
+
+
+def _list_split(text: str, spans: Sequence[Span]) -> list[int]:
+    """Return the indices of passages that go on with a code block of the one before."""
+    return [index for index, (start, _) in enumerate(spans) if index and is_in_code(text, start)]
 
 
 def _is_split(limit: int | None) -> TypeGuard[int]:

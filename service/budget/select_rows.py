@@ -46,8 +46,19 @@ class Forms(NamedTuple):
         if not self.has_passages:
             return ranked
         best = set(self.find_best(ranked).values())
-        shares = {i: self.scores[i] * (1 if i in best else FURTHER_SHARE) for i in ranked}
+        shares = {index: self._share(index, best) for index in ranked}
         return sorted(ranked, key=shares.__getitem__, reverse=True)
+
+    def _share(self, index: int, best: Set[int]) -> float:
+        """Return the score of a form in the ranking; ``best`` are the best ones of their rows.
+
+        Code says little without the rest of its block: what is next to the best counts as much.
+        """
+        if index in best:
+            return self.scores[index]
+        beside = best & {index - 1, index + 1}
+        of_block = [other for other in beside if splits_code(self.entries[max(index, other)])]
+        return FURTHER_SHARE * max([self.scores[each] for each in (index, *of_block)])
 
     def _list_newest_first(self, excluded: Set[int], continued: Set[int]) -> list[int]:
         row_of = self.row_of
@@ -86,6 +97,11 @@ class Forms(NamedTuple):
 def continues(form: Entry) -> bool:
     """Return whether a form of a row shows another part than its beginning."""
     return form.passage is not None and form.passage.continues
+
+
+def splits_code(form: Entry) -> bool:
+    """Return whether a form of a row goes on with a code block of the form before it."""
+    return form.passage is not None and form.passage.splits_code
 
 
 def score_forms(rows: Sequence[Entry], rank: RankRows) -> Forms:

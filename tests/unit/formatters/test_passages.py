@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formatters.passages import GAP, MAX_PASSAGES, find_passages, join_passages
+from formatters.passages import GAP, MAX_PASSAGES, find_passages, is_in_code, join_passages
 
 #: The characters of both gaps.
 GAPS = 2 * len(f"{GAP} ")
@@ -50,6 +50,17 @@ def test_a_short_passage_begins_earlier() -> None:
     assert said("aaaa bbb cc\nff", 12) == ["aaaa bbb cc", "ff"]
     assert said("aaaa bb cccc ff", 12) == ["aaaa bb", "bb cccc ff"]
     assert said("a" * 14, 12) == ["a" * 12, "aa"]
+
+
+def test_a_code_block_is_open_up_to_its_end() -> None:
+    """From the mark at its beginning to the one at its end."""
+    text = "Two ``` marks.\n```py\nx = 1\n```\nText.\n  ```\ny = 2"
+
+    assert not is_in_code(text, text.index("marks"))
+    assert not is_in_code(text, text.index("```py"))
+    assert is_in_code(text, text.index("x = 1"))
+    assert not is_in_code(text, text.index("Text"))
+    assert is_in_code(text, text.index("y = 2"))
 
 
 def test_code_blocks_stay_whole() -> None:

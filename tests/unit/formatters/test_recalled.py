@@ -185,6 +185,19 @@ def test_a_long_result_has_its_passages() -> None:
     assert not recalled(facts(*rows, tool_result_chars=None)).entries[1].passages
 
 
+def test_passages_that_split_a_code_block_are_known() -> None:
+    """Of a message and of a result; a block begins a passage if it fits into one."""
+    code = "```\n" + "x = 1  # as before\n" * 20 + "```\n\n"
+    text = f"Here it is, with all that it needs to run as it did before:\n{code}And text. {BOATS}"
+    said = recalled(facts(row("b", "AI", text), message_chars=300)).entries[0]
+    result = recalled(facts(*called_for(text), tool_result_chars=300)).entries[1]
+
+    for entry in (said, result):
+        passages = [each.passage for each in entry.passages if each.passage]
+        assert ["x = 1" in each.text for each in passages] == [True, True, False, False]
+        assert [each.splits_code for each in passages] == [False, True, False, False]
+
+
 def called(said: str, **arguments: object) -> list[dict[str, Any]]:
     """Return the row of a message with a call."""
     call = {"id": "c1", "name": "write", "arguments": arguments}

@@ -271,7 +271,8 @@ def test_escapes_in_arguments_join_no_words(as_json: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", ['{"n": ' + "9" * 5_000 + "}", '{"a": ' + "[" * 50_000 + "]" * 50_000 + "}", "{x\\n"]
+    "arguments",
+    ['{"n": ' + "9" * 5_000 + "}", '{"a": ' + "[" * 50_000 + "]" * 50_000 + "}", "{x\\n"],
 )
 def test_arguments_that_no_parser_reads_are_stored(arguments: str) -> None:
     """They have no words, and the name of the tool still finds the row."""

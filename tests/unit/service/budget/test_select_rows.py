@@ -239,6 +239,26 @@ def test_further_passages_are_ranked_lower() -> None:
     assert forms.find_best([1, 2, 3, 4, 0]) == {1: 1, 2: 4, 0: 0}
 
 
+def test_the_rest_of_a_code_block_is_ranked_by_the_best_passage() -> None:
+    """What is next to the best one in its block, before or after it."""
+    rows = [row("aa"), long("one", "two", "six", "ten")]
+    entries = [*score_forms(rows, lambda _: []).entries]
+    for index in (2, 3):  # the last passage is of no code block
+        passage = entries[index].passage
+        assert passage
+        entries[index] = replace(entries[index], passage=passage._replace(splits_code=True))
+
+    def rank(*scores: float) -> list[int]:
+        return Forms(rows, entries, scores, [0, 1, 1, 1, 1]).rank(set(), set())
+
+    # 8 for those next to the best
+    assert rank(7, 1, 10, 2, 3) == [2, 3, 1, 0, 4]
+    assert rank(8.5, 1, 10, 2, 3) == [2, 0, 3, 1, 4]
+    # but not for one that is further away, or not of the block
+    assert rank(3, 10, 1, 2, 3) == [1, 2, 0, 4, 3]
+    assert rank(3, 1, 2, 2, 10) == [4, 0, 2, 3, 1]
+
+
 def test_a_row_without_passages_is_a_form() -> None:
     """If no row has several, rows are ranked as they are."""
     rows = [row("aa"), row("bb"), row("cc")]
