@@ -15,6 +15,7 @@ _CONTENT: Final = (
     "provider_parts",
 )
 _CHAT_ROLES: Final = ("system", "developer", "user", "assistant", "tool")
+_JSON_KEYS: Final = (str, int, float, type(None))
 #: What parts and calls may be; others than texts and mappings are left out.
 _PLAIN: Final = (str, Mapping, int, float, type(None), Sequence)
 
@@ -22,13 +23,32 @@ _PLAIN: Final = (str, Mapping, int, float, type(None), Sequence)
 def check_readable(row: object, place: str) -> None:
     """Raise `MessageError` for what can't be read whatever its role, with a place and a remedy."""
     _check_elements(_read_mapping(row, place), place)
-    check_depth(row, place)
+    check_nesting(row, place)
 
 
-def check_depth(value: object, place: str) -> None:
-    """Raise `MessageError` for a value that is nested too deeply, or that contains itself."""
+def check_nesting(value: object, place: str) -> None:
+    """Raise `MessageError` for a value that is nested too deeply, or that contains itself.
+
+    Also for one with a key that JSON doesn't have.
+    """
     if is_deep(value):
         raise MessageError(f"{place} is nested deeper than {MAX_DEPTH} levels: write it as a text")
+    if key := _odd_key(value):
+        raise MessageError(
+            f"{place} has the key {key}, which JSON doesn't have: write it as a text"
+        )
+
+
+def _odd_key(value: object) -> str | None:
+    """Return a key in a value that JSON doesn't have, as it is shown."""
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, _JSON_KEYS):
+                return shown(key)
+        value = list(value.values())
+    if not isinstance(value, list | tuple):
+        return None
+    return next(filter(None, map(_odd_key, value)), None)
 
 
 def check_message(given: object, place: str) -> None:
@@ -115,7 +135,7 @@ def read_tools(tools: object) -> list[Tool]:
     for index, tool in enumerate(definitions):
         if not isinstance(tool, Mapping):
             raise TypeError(f"tools[{index}] has to be a definition, not {shown(tool)}")
-        check_depth(tool, f"tools[{index}]")
+        check_nesting(tool, f"tools[{index}]")
     return definitions
 
 

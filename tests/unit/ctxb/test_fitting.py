@@ -524,6 +524,22 @@ def test_values_that_are_nested_too_deeply_are_refused(key: str, inside: bool) -
         fit([], 300, tools=[deep])
 
 
+def test_keys_that_json_lacks_are_refused() -> None:
+    """Wherever they are; numbers are written as texts."""
+    call: dict[str, Any] = {"name": "move", "arguments": {"places": [{(1, 2): "here"}]}}
+    calls = [{"id": "c", "function": call}]
+    given: list[dict[str, Any]] = [
+        {"role": "assistant", "content": None, "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "c", "content": "Done"},
+    ]
+
+    with pytest.raises(MessageError, match=r"^messages\[0\] has the key \(1, 2\), which JSON"):
+        fit(given, 100)
+    call["arguments"] = {1: "here"}
+    sent: Any = fit(given, 100).messages[0]
+    assert sent["tool_calls"][0]["function"]["arguments"] == '{"1":"here"}'
+
+
 @pytest.mark.parametrize(
     ("call", "reason"),
     [
