@@ -8,7 +8,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Final, Literal, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Final, Literal, NamedTuple, ParamSpec, TypeVar
 
 from formatters.guard import GUARD, Guard
 
@@ -198,6 +198,17 @@ class Turn:
     rows: tuple[tuple[Message, ...], ...]
     #: None if nothing is kept with its first message.
     made: Made | None = field(default=None, repr=False, compare=False)
+
+
+def kept_of_turns(
+    turns: Sequence[Turn], key: Hashable, make: Callable[..., T], *args: object
+) -> list[T]:
+    """Return what `kept` does for each turn, which is made of the turn and other arguments."""
+    found: list[Any] = [turn.made and turn.made.get(key) for turn in turns]  # mostly all of them
+    return [
+        value or kept(turn.made, key, make, turn, *args)
+        for turn, value in zip(turns, found, strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from formatters.model import (
     Tag,
     TrimPolicy,
     Turn,
-    kept,
+    kept_of_turns,
 )
 from formatters.passages import Span, find_passages, is_in_code, join_passages
 from formatters.printed import (
@@ -47,7 +47,7 @@ def recalled(facts: Facts) -> Block:
     view = facts.memory.recalling()
     form = (_entries, *view.form, guard)
     # rows of a turn that is kept are formatted once
-    of_turns = [kept(turn.made, form, _entries, turn, view, guard) for turn in turns]
+    of_turns = kept_of_turns(turns, form, _entries, view, guard)
     entries = tuple(chain.from_iterable(of_turns))
     if facts.similarities:
         entries = tuple([_with_similarity(entry, facts.similarities) for entry in entries])

@@ -20,7 +20,7 @@ from formatters.model import (
     Tag,
     TrimPolicy,
     Turn,
-    kept,
+    kept_of_turns,
 )
 from formatters.printed import find_reasons, format_result, format_row
 from formatters.rows import (
@@ -55,7 +55,7 @@ def shared_memory(facts: Facts) -> Block:
     return Block(
         tag=Tag.SHARED_MEMORY,
         header=STABLE_HEADER if stable_header else HEADER,
-        entries=tuple([kept(turn.made, form, _entry, turn, view, guard) for turn in turns]),
+        entries=tuple(kept_of_turns(turns, form, _entry, view, guard)),
         placeholder=_placeholder(facts, beyond),
         gives_way=TrimPolicy.BY_STRATEGY,
         placeholder_when_cut=NONE_FITS,

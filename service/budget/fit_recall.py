@@ -7,7 +7,7 @@ the highest scores first.
 from bisect import bisect_left
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
-from itertools import chain, filterfalse, takewhile
+from itertools import chain, filterfalse
 from typing import Final
 
 from formatters.model import BEYOND_LIMIT, Block, Count, Entry, Role
@@ -234,8 +234,11 @@ def _removed_rows(whole: Block, rows: Sequence[Entry]) -> set[int]:
 def _find_called(rows: Sequence[Entry], selected: Set[int]) -> set[int]:
     """Return the tool results whose call is in a selected row, which precedes them."""
     called: set[int] = set()
+    tool = Role.TOOL  # looked up once
     for index in selected:
-        if rows[index].messages[0].role is not Role.TOOL:
-            later = range(index + 1, len(rows))
-            called.update(takewhile(lambda i: rows[i].messages[0].role is Role.TOOL, later))
+        if rows[index].messages[0].role is not tool:
+            later = index + 1
+            while later < len(rows) and rows[later].messages[0].role is tool:
+                called.add(later)
+                later += 1
     return called

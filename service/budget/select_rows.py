@@ -5,12 +5,13 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import accumulate, pairwise
+from itertools import accumulate
+from operator import attrgetter, ne
 from typing import Final, NamedTuple
 
 from formatters.model import Count, Entry, Passage, Role
 from formatters.recalled import make_day_line
-from service.budget.counting import MAX_CHARS_PER_TOKEN, entry_tokens, last_tokens
+from service.budget.counting import MAX_CHARS_PER_TOKEN, entry_cost, entry_tokens
 from service.budget.groups import explain_ranking
 
 #: Rows that don't fit, with none that does between them, after which no more are tried.
@@ -106,7 +107,7 @@ def splits_code(form: Entry) -> bool:
 
 def score_forms(rows: Sequence[Entry], rank: RankRows) -> Forms:
     """Score the forms of rows."""
-    if not any(row.passages for row in rows):
+    if not any(map(attrgetter("passages"), rows)):
         scores = rank([row.passage for row in rows if row.passage])
         return Forms(rows, rows, scores, range(len(rows)))
     entries: list[Entry] = []
@@ -151,20 +152,23 @@ class RowSelection:
 
     def __post_init__(self) -> None:
         days = [row.day for row in self.forms.rows]
-        self._runs = [*accumulate((one != other for one, other in pairwise(days)), initial=0)]
+        self._runs = [*accumulate(map(ne, days, days[1:]), initial=0)]
         self._remaining = self.room
 
     def add(self, index: int) -> bool:
         """Select a form if it fits, and return whether it does."""
         form, row = self.forms.entries[index], self.forms.row_of[index]
-        if not self._has_room(index, -(-len(form.text) // MAX_CHARS_PER_TOKEN)):
+        least = -(-len(form.text) // MAX_CHARS_PER_TOKEN)
+        if least > self._remaining and not self._make_room(index, least):
             return False
         tokens, run = most_tokens(form, self.count), self._runs[row]
         self.tokens.setdefault(row, tokens)
-        heading = 0 if run in self._opened else entry_tokens(make_day_line(form.day), self.count)
-        if not self._has_room(index, tokens + heading):
+        needed = tokens
+        if run not in self._opened:
+            needed += entry_tokens(make_day_line(form.day), self.count)
+        if needed > self._remaining and not self._make_room(index, needed):
             return False
-        self._remaining -= tokens + heading
+        self._remaining -= needed
         self._opened.add(run)
         self.selected.add(index)
         if row in self.shown:
@@ -177,9 +181,9 @@ class RowSelection:
             self.shown[row], self.tokens[row], self._chosen[row] = form, tokens, [index]
         return True
 
-    def _has_room(self, index: int, tokens: int) -> bool:
-        if tokens > self._remaining:
-            self._join_forms()
+    def _make_room(self, index: int, tokens: int) -> bool:
+        """Join forms, which may leave more room, and return whether it is enough for a form."""
+        self._join_forms()
         if tokens > self.room:
             self.too_long.add(index)
         return tokens <= self._remaining
@@ -260,7 +264,8 @@ def select_rows(
 
 def most_tokens(entry: Entry, count: Count) -> int:
     """Return the most tokens that an entry can cost in any position."""
-    return max(entry_tokens(entry, count), last_tokens(entry, count))
+    group = entry_cost(entry, count).group
+    return max(group.tokens, group.tokens_last)
 
 
 def make_key(row: Entry) -> tuple[Role | None, str]:
