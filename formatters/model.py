@@ -96,8 +96,8 @@ class Passage(NamedTuple):
     similarity: float | None = None
     #: True if an earlier passage is of the same message.
     continues: bool = False
-    #: True if it goes on with a code block of the passage before it.
-    splits_code: bool = False
+    #: True if the passage before it ends within a code block, which this one continues.
+    continues_code: bool = False
 
 
 #: Score passages, oldest first, by their relevance to a question; higher is more relevant. The

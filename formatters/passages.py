@@ -1,7 +1,7 @@
 """Split a long text into passages at the ends of paragraphs, code blocks, lines and sentences."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 #: The index of the first character of a part of a text, and the index after the last one.
@@ -18,6 +18,10 @@ LEAST_FILLED: Final = 0.6
 LEAST_BEFORE_CODE: Final = 0.2
 
 _FENCE: Final = re.compile(r"^ {0,3}```", re.MULTILINE)
+#: A line that opens or closes a code block, also in a list: its mark, and what follows that.
+_CODE_MARK: Final = re.compile(
+    r"^[ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*(`{3,}|~{3,})(.*)$", re.MULTILINE
+)
 #: Where a passage may end, the best boundaries first.
 _BOUNDARIES: Final = (
     re.compile(r"\n\s*\n"),
@@ -60,9 +64,32 @@ def join_passages(text: str, spans: Iterable[Span]) -> str:
     return f"{GAP}{separator}" * before + shown + f"{separator}{GAP}" * after
 
 
-def is_in_code(text: str, index: int) -> bool:
-    """Return whether a code block of a text is open at an index."""
-    return len(_FENCE.findall(text, 0, index)) % 2 == 1
+def list_continuing_code(text: str, spans: Sequence[Span]) -> list[int]:
+    """Return the indices of passages that continue a code block of the passage before them."""
+    blocks = _find_code(text)
+    ends = enumerate((end for _, end in spans[:-1]), 1)
+    return [index for index, end in ends if any(_is_split(text, block, end) for block in blocks)]
+
+
+def _is_split(text: str, block: Span, index: int) -> bool:
+    """Return whether a block begins before an index, and has more than blanks after it."""
+    start, end = block
+    return start < index < end and text[index:end].strip() != ""
+
+
+def _find_code(text: str) -> list[Span]:
+    """Return where the code is that code blocks hold, without their marks."""
+    blocks: list[Span] = []
+    opened, start = "", 0
+    for line in _CODE_MARK.finditer(text) if "```" in text or "~~~" in text else ():
+        mark, after = line.groups()
+        if opened:
+            if mark.startswith(opened) and not after.strip():
+                blocks.append((start, line.start()))
+                opened = ""
+        elif mark[0] not in after:  # else it is code within a sentence
+            opened, start = mark, line.end()
+    return [*blocks, (start, len(text))] if opened else blocks
 
 
 def _spans(text: str, size: int) -> Iterator[Span]:

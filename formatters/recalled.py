@@ -20,7 +20,7 @@ from formatters.model import (
     Turn,
     kept_of_turns,
 )
-from formatters.passages import Span, find_passages, is_in_code, join_passages
+from formatters.passages import Span, find_passages, join_passages, list_continuing_code
 from formatters.printed import (
     blank_escapes,
     find_reasons,
@@ -125,7 +125,9 @@ def _message_entry(messages: Sequence[Message], view: MemoryView, guard: Guard) 
             form = replace(form, passage=ranked)
         return form
 
-    return _with_passages(entry, texts + len(called), join, _list_split(message.content, spans))
+    return _with_passages(
+        entry, texts + len(called), join, list_continuing_code(message.content, spans)
+    )
 
 
 def _format_calling(message: Message, arguments: str, guard: Guard) -> str:
@@ -148,24 +150,20 @@ def _result_entry(result: Message, row: Sequence[Message], view: MemoryView, gua
         shown = format_result(replace(result, content=said), row, whole, guard)
         return _form(f" {shown}", [result], whole, indices[0], said)
 
-    return _with_passages(entry, len(spans), join, _list_split(result.content, spans))
+    return _with_passages(entry, len(spans), join, list_continuing_code(result.content, spans))
 
 
 def _with_passages(
-    entry: Entry, count: int, join: Callable[[Sequence[int]], Entry], split: Sequence[int]
+    entry: Entry, count: int, join: Callable[[Sequence[int]], Entry], continuing: Sequence[int]
 ) -> Entry:
-    """Return an entry with its passages; ``split`` are those that go on with a code block."""
+    """Return an entry with its passages; ``continuing`` are those that continue a code block."""
     passages = [join((index,)) for index in range(count)]
-    for index in split:
-        passage = passages[index].passage
-        if passage:
-            passages[index] = replace(passages[index], passage=passage._replace(splits_code=True))
+    for index in continuing:
+        entry_of_code = passages[index]
+        if passage := entry_of_code.passage:
+            passage = passage._replace(continues_code=True)
+            passages[index] = replace(entry_of_code, passage=passage)
     return replace(entry, passages=tuple(passages), join=join) if passages else entry
-
-
-def _list_split(text: str, spans: Sequence[Span]) -> list[int]:
-    """Return the indices of passages that go on with a code block of the one before."""
-    return [index for index, (start, _) in enumerate(spans) if index and is_in_code(text, start)]
 
 
 def _is_split(limit: int | None) -> TypeGuard[int]:

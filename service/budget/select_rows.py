@@ -2,7 +2,7 @@
 
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
@@ -16,9 +16,11 @@ from service.budget.groups import explain_ranking
 
 #: Rows that don't fit, with none that does between them, after which no more are tried.
 MAX_MISSES: Final = 100
-#: The share of its score that a passage has in the ranking if a better one is of the same row:
-#: bench/recall/README.md.
+#: The share of its score that a passage has in the ranking if a better one is of the same row; and
+#: the least share of the best one's score that it has next to it in a code block, where less
+#: than the first one leaves room for what the question asks besides: bench/recall/README.md.
 FURTHER_SHARE: Final = 0.8
+BESIDE_SHARE: Final = 0.75
 
 #: What may differ at the end of texts that say the same.
 _ENDINGS: Final = ".!, "
@@ -46,20 +48,23 @@ class Forms(NamedTuple):
         ranked = sorted(newest_first, key=self.scores.__getitem__, reverse=True)
         if not self.has_passages:
             return ranked
-        best = set(self.find_best(ranked).values())
-        shares = {index: self._share(index, best) for index in ranked}
+        shares = self._find_shares(ranked)
         return sorted(ranked, key=shares.__getitem__, reverse=True)
 
-    def _share(self, index: int, best: Set[int]) -> float:
-        """Return the score of a form in the ranking; ``best`` are the best ones of their rows.
+    def _find_shares(self, ranked: Sequence[int]) -> Mapping[int, float]:
+        """Return the scores of forms in the ranking: of those that aren't the best of a row, less.
 
-        Code says little without the rest of its block: what is next to the best counts as much.
+        Code says little without what is around it: in a code block, the forms next to the best
+        one have at least a share of its score.
         """
-        if index in best:
-            return self.scores[index]
-        beside = best & {index - 1, index + 1}
-        of_block = [other for other in beside if splits_code(self.entries[max(index, other)])]
-        return FURTHER_SHARE * max([self.scores[each] for each in (index, *of_block)])
+        least = min(0.0, *self.scores)  # shares are of what is above it
+        shares = {index: FURTHER_SHARE * (self.scores[index] - least) for index in ranked}
+        for index in self.find_best(ranked).values():
+            shares[index] = self.scores[index] - least
+            for beside, later in ((index - 1, index), (index + 1, index + 1)):
+                if beside in shares and continues_code(self.entries[later]):
+                    shares[beside] = max(shares[beside], BESIDE_SHARE * shares[index])
+        return shares
 
     def _list_newest_first(self, excluded: Set[int], continued: Set[int]) -> list[int]:
         row_of = self.row_of
@@ -100,9 +105,9 @@ def continues(form: Entry) -> bool:
     return form.passage is not None and form.passage.continues
 
 
-def splits_code(form: Entry) -> bool:
-    """Return whether a form of a row goes on with a code block of the form before it."""
-    return form.passage is not None and form.passage.splits_code
+def continues_code(form: Entry) -> bool:
+    """Return whether a form of a row continues a code block of the form before it."""
+    return form.passage is not None and form.passage.continues_code
 
 
 def score_forms(rows: Sequence[Entry], rank: RankRows) -> Forms:

@@ -1,6 +1,7 @@
 """Checks of callers' messages: what can't be read is an error with its place and a remedy."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
 from typing import Final
 
 from formatters.model import Role, Row, Tool
@@ -22,33 +23,38 @@ _PLAIN: Final = (str, Mapping, int, float, type(None), Sequence)
 
 def check_readable(row: object, place: str) -> None:
     """Raise `MessageError` for what can't be read whatever its role, with a place and a remedy."""
-    _check_elements(_read_mapping(row, place), place)
-    check_nesting(row, place)
+    given = _read_mapping(row, place)
+    _check_elements(given, place)
+    check_depth(given, place)
+    for key in ("content", "parts"):
+        check_keys(given.get(key), f"{place}.{key}")
+    for index, call in enumerate(given_calls(given)):
+        check_keys(call, f"{place}.tool_calls[{index}]")
 
 
-def check_nesting(value: object, place: str) -> None:
-    """Raise `MessageError` for a value that is nested too deeply, or that contains itself.
-
-    Also for one with a key that JSON doesn't have.
-    """
+def check_depth(value: object, place: str) -> None:
+    """Raise `MessageError` for a value that is nested too deeply, or that contains itself."""
     if is_deep(value):
         raise MessageError(f"{place} is nested deeper than {MAX_DEPTH} levels: write it as a text")
-    if key := _odd_key(value):
-        raise MessageError(
-            f"{place} has the key {key}, which JSON doesn't have: write it as a text"
-        )
 
 
-def _odd_key(value: object) -> str | None:
-    """Return a key in a value that JSON doesn't have, as it is shown."""
+def check_values(value: object, place: str) -> None:
+    """Raise `MessageError` for what can't be written as JSON: too deep, or a key that it lacks."""
+    check_depth(value, place)
+    check_keys(value, place)
+
+
+def check_keys(value: object, place: str) -> None:
+    """Raise `MessageError` for a value that has a key which JSON doesn't have."""
     if isinstance(value, Mapping):
         for key in value:
-            if not isinstance(key, _JSON_KEYS):
-                return shown(key)
+            if not isinstance(key, _JSON_KEYS) or (isinstance(key, float) and not isfinite(key)):
+                detail = f"{place} has the key {shown(key)}, which JSON doesn't have"
+                raise MessageError(f"{detail}: write the key as a text")
         value = list(value.values())
-    if not isinstance(value, list | tuple):
-        return None
-    return next(filter(None, map(_odd_key, value)), None)
+    if isinstance(value, list | tuple):
+        for item in value:
+            check_keys(item, place)
 
 
 def check_message(given: object, place: str) -> None:
@@ -99,7 +105,12 @@ def check_calls(row: Row, place: str) -> None:
     misplaced = row[slip] if slip else None
     if is_list(misplaced) and any(isinstance(call, Mapping) for call in misplaced):
         raise MessageError(f"{place} has {slip!r}: write its calls at 'tool_calls'")
-    for index, call in enumerate(calls):
+    check_each_call(row, place)
+
+
+def check_each_call(row: Row, place: str) -> None:
+    """Raise `MessageError` for a call of a message as `check_call` does."""
+    for index, call in enumerate(given_calls(row)):
         check_call(call, f"{place}.tool_calls[{index}]")
 
 
@@ -135,7 +146,7 @@ def read_tools(tools: object) -> list[Tool]:
     for index, tool in enumerate(definitions):
         if not isinstance(tool, Mapping):
             raise TypeError(f"tools[{index}] has to be a definition, not {shown(tool)}")
-        check_nesting(tool, f"tools[{index}]")
+        check_values(tool, f"tools[{index}]")
     return definitions
 
 

@@ -11,7 +11,7 @@ from formatters.model import Count, Row
 from formatters.repair.sequence import repair
 from service.budget.decisions import Outcome, explain_reason
 from service.budget.groups import Fit, Group, Strategy, cost
-from service.conversation.checks import check_message, check_not_mapping
+from service.conversation.checks import check_each_call, check_message, check_not_mapping
 from service.conversation.protection import drop_excess, open_answers, pin_opener, protected_indexes
 from service.conversation.sending import message_tokens
 from service.conversation.strategies import fit_pinned
@@ -74,6 +74,8 @@ def fit_rows(
         check_message(row, f"messages[{index}]")
         check_not_mapping(row, f"messages[{index}]")
     units, known = read_units(rows), dict[int, tuple[Row, int]]()
+    for index, row in enumerate(rows):  # after what is no call at all was refused
+        check_each_call(row, f"messages[{index}]")
 
     def row_cost(row: Row) -> int:
         """Count each message once; it is kept, so that no other one gets its id."""

@@ -19,6 +19,7 @@ from service.conversation.checks import (
     check_calls,
     check_message,
     check_readable,
+    check_values,
     read_tools,
 )
 from service.conversation.compaction import CompactionResult, Draft, Originals, select
@@ -232,6 +233,7 @@ class ContextManager:
             for index, call in enumerate(calls):
                 if isinstance(call, Mapping):
                     check_call(call, f"tool_calls[{index}]")
+                    check_values(call, f"tool_calls[{index}]")
             row = create_assistant_tool_call_message(calls, content or None)
             row = with_unread_arguments(row, calls)
         self._add(row, conversation_id)
@@ -249,6 +251,7 @@ class ContextManager:
         if not self.has_conversation(conversation_id):
             self._warn(NO_CONVERSATION)
             return
+        check_values(result, "result")
         text = result_text(result)
         if self._logger:
             self._logger.log_tool_result(tool_call_id, name, text)

@@ -524,6 +524,29 @@ def test_values_that_are_nested_too_deeply_are_refused(key: str, inside: bool) -
         fit([], 300, tools=[deep])
 
 
+@pytest.mark.parametrize(
+    ("function", "error"),
+    [
+        ({"arguments": "{}"}, "has no name: write the function's name at 'name'"),
+        ({"name": "f", "args": {"a": 1}}, "has no arguments, but 'args'"),
+    ],
+)
+def test_calls_that_no_api_accepts_are_refused(function: dict[str, Any], error: str) -> None:
+    """A name can't be guessed, and arguments elsewhere would be lost."""
+    calls = [{"id": "c", "type": "function", "function": function}]
+    result = {"role": "tool", "tool_call_id": "c", "content": "Done"}
+
+    with pytest.raises(MessageError, match=re.escape(f"messages[1].tool_calls[0] {error}")):
+        fit(
+            [
+                {"role": "user", "content": "So?"},
+                {"role": "assistant", "tool_calls": calls},
+                result,
+            ],
+            99,
+        )
+
+
 def test_keys_that_json_lacks_are_refused() -> None:
     """Wherever they are; numbers are written as texts."""
     call: dict[str, Any] = {"name": "move", "arguments": {"places": [{(1, 2): "here"}]}}
@@ -533,8 +556,16 @@ def test_keys_that_json_lacks_are_refused() -> None:
         {"role": "tool", "tool_call_id": "c", "content": "Done"},
     ]
 
-    with pytest.raises(MessageError, match=r"^messages\[0\] has the key \(1, 2\), which JSON"):
+    with pytest.raises(
+        MessageError, match=r"^messages\[0\]\.tool_calls\[0\] has the key \(1, 2\), "
+    ):
         fit(given, 100)
+    with pytest.raises(MessageError, match=r"^messages\[0\]\.content has the key nan, which JSON"):
+        fit([{"role": "user", "content": [{"type": "json", "json": {float("nan"): 1}}]}], 100)
+    with pytest.raises(MessageError, match=r"^tools\[0\] has the key"):
+        fit([], 100, tools=[{"type": "function", "function": {"parameters": {b"type": "object"}}}])
+    # what isn't sent may have any
+    assert fit([{"role": "user", "content": "So?", "metadata": {(1, 2): 3}}], 100).messages
     call["arguments"] = {1: "here"}
     sent: Any = fit(given, 100).messages[0]
     assert sent["tool_calls"][0]["function"]["arguments"] == '{"1":"here"}'

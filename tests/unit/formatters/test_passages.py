@@ -1,11 +1,19 @@
 """Passages of long texts."""
 
 import re
+from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formatters.passages import GAP, MAX_PASSAGES, find_passages, is_in_code, join_passages
+from formatters.passages import (
+    GAP,
+    MAX_PASSAGES,
+    find_passages,
+    join_passages,
+    list_continuing_code,
+)
 
 #: The characters of both gaps.
 GAPS = 2 * len(f"{GAP} ")
@@ -52,15 +60,33 @@ def test_a_short_passage_begins_earlier() -> None:
     assert said("a" * 14, 12) == ["a" * 12, "aa"]
 
 
-def test_a_code_block_is_open_up_to_its_end() -> None:
-    """From the mark at its beginning to the one at its end."""
-    text = "Two ``` marks.\n```py\nx = 1\n```\nText.\n  ```\ny = 2"
+BLOCK = "x = 1\n" * 8
+PROSE = "Some more words.\n" * 4
 
-    assert not is_in_code(text, text.index("marks"))
-    assert not is_in_code(text, text.index("```py"))
-    assert is_in_code(text, text.index("x = 1"))
-    assert not is_in_code(text, text.index("Text"))
-    assert is_in_code(text, text.index("y = 2"))
+
+@pytest.mark.parametrize(
+    ("text", "continuing"),
+    [
+        (f"```py\n{BLOCK}```\n{PROSE}", [1]),
+        (f"{PROSE}~~~\n{BLOCK}```\n{BLOCK}~~~", [2, 3, 4]),
+        (f"- Do this:\n  - ```sh\n{BLOCK}    ```\n{PROSE}", [1]),
+        (f"2. ````md\r\n```\n{BLOCK}```\n````\r\n{PROSE}", [1]),
+        # it ends with the text
+        (f"```\n{BLOCK}", [1]),
+        # no block, but code in a line
+        (f"```pip install x``` does it.\n{PROSE}", []),
+        (f"``` and ``` are marks.\n{PROSE}```\ny\n```", []),
+        # only the mark at its end is in the next passage
+        (f"```\n{BLOCK[:36]}```\n{PROSE}", []),
+    ],
+)
+def test_passages_that_continue_a_code_block_are_found(
+    text: str, continuing: Sequence[int]
+) -> None:
+    """Blocks are those of Markdown: a mark opens one, and the same mark alone closes it."""
+    spans = find_passages(text, 40 + GAPS)
+
+    assert list_continuing_code(text, spans) == continuing, [text[slice(*span)] for span in spans]
 
 
 def test_code_blocks_stay_whole() -> None:

@@ -185,7 +185,7 @@ def test_a_long_result_has_its_passages() -> None:
     assert not recalled(facts(*rows, tool_result_chars=None)).entries[1].passages
 
 
-def test_passages_that_split_a_code_block_are_known() -> None:
+def test_passages_that_continue_a_code_block_are_known() -> None:
     """Of a message and of a result; a block begins a passage if it fits into one."""
     code = "```\n" + "x = 1  # as before\n" * 20 + "```\n\n"
     text = f"Here it is, with all that it needs to run as it did before:\n{code}And text. {BOATS}"
@@ -195,7 +195,7 @@ def test_passages_that_split_a_code_block_are_known() -> None:
     for entry in (said, result):
         passages = [each.passage for each in entry.passages if each.passage]
         assert ["x = 1" in each.text for each in passages] == [True, True, False, False]
-        assert [each.splits_code for each in passages] == [False, True, False, False]
+        assert [each.continues_code for each in passages] == [False, True, False, False]
 
 
 def called(said: str, **arguments: object) -> list[dict[str, Any]]:

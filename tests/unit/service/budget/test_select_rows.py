@@ -246,17 +246,26 @@ def test_the_rest_of_a_code_block_is_ranked_by_the_best_passage() -> None:
     for index in (2, 3):  # the last passage is of no code block
         passage = entries[index].passage
         assert passage
-        entries[index] = replace(entries[index], passage=passage._replace(splits_code=True))
+        entries[index] = replace(entries[index], passage=passage._replace(continues_code=True))
 
     def rank(*scores: float) -> list[int]:
         return Forms(rows, entries, scores, [0, 1, 1, 1, 1]).rank(set(), set())
 
-    # 8 for those next to the best
-    assert rank(7, 1, 10, 2, 3) == [2, 3, 1, 0, 4]
-    assert rank(8.5, 1, 10, 2, 3) == [2, 0, 3, 1, 4]
+    # 7.5 for those next to the best
+    assert rank(7, 1, 10, 2, 0) == [2, 3, 1, 0, 4]
+    assert rank(8, 1, 10, 2, 0) == [2, 0, 3, 1, 4]
     # but not for one that is further away, or not of the block
-    assert rank(3, 10, 1, 2, 3) == [1, 2, 0, 4, 3]
-    assert rank(3, 1, 2, 2, 10) == [4, 0, 2, 3, 1]
+    assert rank(3, 10, 1, 2, 0) == [1, 2, 0, 3, 4]
+    assert rank(3, 0, 2, 2, 10) == [4, 0, 2, 3, 1]
+    # another one that answers, too, comes first
+    assert rank(0, 10, 1, 9.5, 2) == [1, 3, 2, 4, 0]
+
+
+def test_scores_may_be_negative() -> None:
+    """The best passage of a row comes first all the same."""
+    forms = Forms([row("aa")], long("one", "two").passages, [-5, -6], [0, 0])
+
+    assert forms.rank(set(), set()) == [0, 1]
 
 
 def test_a_row_without_passages_is_a_form() -> None:
