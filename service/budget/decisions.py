@@ -6,16 +6,7 @@ from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import Final, Literal, NamedTuple
 
-from formatters.model import (
-    BEYOND_LIMIT,
-    CALL_NOT_READ,
-    Block,
-    Entry,
-    Message,
-    Omission,
-    Role,
-    kept,
-)
+from formatters.model import BEYOND_LIMIT, CALL_NOT_READ, Block, Entry, Message, Omission, kept
 from formatters.rows import counted
 from service.budget.groups import Fit, Group
 
@@ -300,10 +291,10 @@ class RecalledRows:
     decide: Callable[[], Sequence[Decision]] = tuple
 
     @property
-    def results(self) -> Set[str]:
-        """Return the ids of the tool results that are recalled as rows of their own."""
-        firsts = (e.messages[0] for e in (self.sent.entries if self.sent else ()) if e.messages)
-        return {message.id for message in firsts if message.role is Role.TOOL}
+    def recalled(self) -> Set[str]:
+        """Return the ids of the messages that are recalled, whole or in part."""
+        entries = self.sent.entries if self.sent else ()
+        return {entry.messages[0].id for entry in entries if entry.messages}
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +312,7 @@ class RecallOutcome:
     def decisions(self) -> tuple[Decision, ...]:
         """Decide on every candidate: on rows that could be recalled, then on the newest turns."""
         final, decided = self._final()
-        on_rows = _without(self.rows.decide(), decided)
+        on_rows = [*self._with_turns(_without(self.rows.decide(), decided))]
         decided.update(id_ for decision in on_rows for id_ in decision.message_ids)
         # messages that no row prints, such as calls of a run that is shown in part
         others = (tuple(id_ for id_ in ids if id_ not in decided) for ids in self._others())
@@ -341,9 +332,28 @@ class RecallOutcome:
 
     def _final(self) -> tuple[list[Decision], set[str]]:
         """Return the decisions that no recall changes, and the ids that they are about."""
-        newest = _without(self.newest.decisions, self.rows.results)
+        recalled, nothing = self.rows.recalled, frozenset[str]()
+        newest = chain.from_iterable(
+            _without((each,), nothing if each.outcome == "kept" else recalled)
+            for each in self.newest.decisions
+        )
         final = [each for each in newest if each.outcome in _FINAL or each.reason == CALL_NOT_READ]
         return final, {id_ for decision in final for id_ in decision.message_ids}
+
+    def _with_turns(self, on_rows: Iterable[Decision]) -> Iterator[Decision]:
+        """Add the tokens of newest turns that no other decision has.
+
+        They are those of turns that begin with a message of which a part is recalled.
+        """
+        recalled = self.rows.recalled
+        turns = {
+            each.message_ids[0]: each.tokens
+            for each in self.newest.decisions
+            if each.tokens and each.outcome != "kept" and recalled >= {*each.message_ids}
+        }
+        for each in on_rows:
+            of_turn = turns.get(each.message_ids[0], 0)
+            yield each._replace(tokens=(each.tokens or 0) + of_turn) if of_turn else each
 
     def _others(self) -> Iterator[tuple[str, ...]]:
         """Yield the ids of all candidates of the block."""

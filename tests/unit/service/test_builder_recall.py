@@ -261,12 +261,19 @@ async def test_a_part_is_recalled_that_the_newest_turns_do_not_show(
     )
     content: Any = (await make_builder().build(request)).content
     text = "\n".join(recalled(content))
-    decided = [(d.decision, id_) for d in content.decisions for id_ in d.message_ids]
+    decided = {id_: d for d in content.decisions for id_ in d.message_ids}
+    sizes = content.usage.blocks
 
     assert "The oars of the boat are in the shed." in text
     assert KEY in text
     assert "I noted it." in text
-    assert sorted(decided) == [("kept", "m2"), ("truncated", "m1")]
+    assert (decided["m1"].decision, decided["m1"].reason) == ("truncated", "passages")
+    assert (decided["m2"].decision, decided["m2"].reason) == ("kept", "fits")
+    # the first message of the turn has the tokens of the turn, besides those of its recalled part
+    assert decided["m2"].tokens is None
+    assert (
+        sizes["SHARED_MEMORY"] < decided["m1"].tokens < sizes["SHARED_MEMORY"] + sizes["RECALLED"]
+    )
     assert (content.kept, content.truncated) == (1, 1)
 
 
@@ -391,10 +398,10 @@ async def test_of_a_long_newest_turn_the_end_is_shown(ask: Any) -> None:
     assert sizes["SHARED_MEMORY"] < 220  # with its header
     assert sizes["SHARED_MEMORY"] + sizes["RECALLED"] <= 400
     assert len(fates) == 60 + len(run)
-    # with nothing but one long answer, that is shortened
+    # with nothing but one long answer, that is shown in part
     content = await ask([asked, row(140, "AI", "word " * 900, run_id="last")])
     reasons = {id_: each.reason for each in content.decisions for id_ in each.message_ids}
-    assert reasons["m140"] in {"message_chars", "shortened"}
+    assert reasons["m140"] == "passages"
 
 
 async def test_tokens_of_rows_that_are_not_recalled_are_not_counted(
