@@ -159,10 +159,9 @@ def _with_passages(
     """Return an entry with its passages; ``continuing`` are those that continue a code block."""
     passages = [join((index,)) for index in range(count)]
     for index in continuing:
-        entry_of_code = passages[index]
-        if passage := entry_of_code.passage:
-            passage = passage._replace(continues_code=True)
-            passages[index] = replace(entry_of_code, passage=passage)
+        said = passages[index].passage
+        passage = said and said._replace(continues_code=True)
+        passages[index] = replace(passages[index], passage=passage)
     return replace(entry, passages=tuple(passages), join=join) if passages else entry
 
 
