@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from formatters.model import Role
-from formatters.rows import ROLES, as_mapping, fix_surrogates, read_role
+from formatters.rows import MAX_DEPTH, ROLES, as_mapping, fix_surrogates, read_role
 from service.errors import (
     InvalidRequestError,
     Problem,
@@ -246,8 +246,11 @@ def invalid_errors(derived_from: Mapping[str, object] | None = None) -> Iterator
         yield
     except ValidationError as error:
         raise invalid(error, derived_from=derived_from) from error
-    except (TypeError, ValueError, RecursionError) as error:  # an object that isn't JSON
-        raise InvalidRequestError(f"not JSON: {error}") from error
+    except RecursionError as error:
+        raise InvalidRequestError(f"nested deeper than {MAX_DEPTH} levels") from error
+    except (TypeError, ValueError) as error:
+        detail = "not JSON: it has a key or value that JSON doesn't have; write that as a text"
+        raise InvalidRequestError(f"{detail} ({error})") from error
 
 
 def _contradictions(request: Mapping[str, object]) -> Iterator[Problem]:

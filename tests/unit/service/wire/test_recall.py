@@ -110,6 +110,11 @@ def test_objects_that_are_no_recalls_are_refused() -> None:
     endless.append(endless)
     with pytest.raises(InvalidRequestError, match="not JSON"):
         RecallRequest.model_validate(raw({"query": "a"}, timestamp=endless))
+    deep: list[object] = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(InvalidRequestError, match=r"^nested deeper than 64 levels$"):
+        RecallRequest.model_validate(raw({"query": "a"}, timestamp=deep))
 
 
 def test_empty_values_next_to_the_one_that_is_meant_are_left_out() -> None:
