@@ -68,10 +68,10 @@ def list_continuing_code(text: str, spans: Sequence[Span]) -> list[int]:
     """Return the indices of passages that continue a code block of the passage before them."""
     blocks = _find_code(text)
     ends = enumerate((end for _, end in spans[:-1]), 1)
-    return [index for index, end in ends if any(_is_split(text, block, end) for block in blocks)]
+    return [index for index, end in ends if any(_is_cut_at(text, block, end) for block in blocks)]
 
 
-def _is_split(text: str, block: Span, index: int) -> bool:
+def _is_cut_at(text: str, block: Span, index: int) -> bool:
     """Return whether a block begins before an index, and has more than blanks after it."""
     start, end = block
     return start < index < end and text[index:end].strip() != ""

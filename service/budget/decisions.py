@@ -312,7 +312,7 @@ class RecallOutcome:
     def decisions(self) -> tuple[Decision, ...]:
         """Decide on every candidate: on rows that could be recalled, then on the newest turns."""
         final, decided = self._final()
-        on_rows = [*self._with_turns(_without(self.rows.decide(), decided))]
+        on_rows = [*self._add_turn_tokens(_without(self.rows.decide(), decided))]
         decided.update(id_ for decision in on_rows for id_ in decision.message_ids)
         # messages that no row prints, such as calls of a run that is shown in part
         others = (tuple(id_ for id_ in ids if id_ not in decided) for ids in self._others())
@@ -340,7 +340,7 @@ class RecallOutcome:
         final = [each for each in newest if each.outcome in _FINAL or each.reason == CALL_NOT_READ]
         return final, {id_ for decision in final for id_ in decision.message_ids}
 
-    def _with_turns(self, on_rows: Iterable[Decision]) -> Iterator[Decision]:
+    def _add_turn_tokens(self, on_rows: Iterable[Decision]) -> Iterator[Decision]:
         """Add the tokens of newest turns that no other decision has.
 
         They are those of turns that begin with a message of which a part is recalled.

@@ -16,10 +16,11 @@ from service.budget.groups import explain_ranking
 
 #: Rows that don't fit, with none that does between them, after which no more are tried.
 MAX_MISSES: Final = 100
-#: The share of its score that a passage has in the ranking if a better one is of the same row; and
-#: the least share of the best one's score that it has next to it in a code block, where less
-#: than the first one leaves room for what the question asks besides: bench/recall/README.md.
+#: The share of its score that a passage has in the ranking if a better one is of the same row:
+#: bench/recall/README.md.
 FURTHER_SHARE: Final = 0.8
+#: The least share of the best passage's score that the passages next to it in a code block have.
+#: It is below `FURTHER_SHARE`, so that another passage that answers comes before them.
 BESIDE_SHARE: Final = 0.75
 
 #: What may differ at the end of texts that say the same.
