@@ -38,8 +38,9 @@ def match_results(messages: Sequence[Message]) -> ResultMatches:
     A result with an id answers the nearest earlier call with that id and no result: of its own run
     if the run has such a call, else of any run. Failing that, it answers the nearest later call of
     its own run. A result without an id answers the nearest earlier unanswered call of its run, one
-    of its name if it has a name. Of the calls of one message the first is the nearest. A
-    placeholder, as of a context that was stored, answers only a call that no other result answers.
+    of its name if it has a name. A result whose id no call has answers, in the same way, a call
+    without an id. Of the calls of one message the first is the nearest. A placeholder, as of a
+    context that was stored, answers only a call that no other result answers.
     """
     callers = [message for message in messages if message.role is Role.AI]
     known = {key for m in callers for call in m.tool_calls for key in _id_keys(m, call)}
@@ -51,12 +52,19 @@ def match_results(messages: Sequence[Message]) -> ResultMatches:
     def id_anywhere(message: Message) -> _Key | None:
         return id_in_run(message) or (read_result_id(message),)
 
+    def name_of_unknown_id(message: Message) -> _Key | None:
+        id_ = read_result_id(message)
+        if id_ is None or (id_,) in known or message.provider_parts is not None:
+            return None
+        return _name_key(message)
+
     indexes = range(len(messages))
     rounds: tuple[tuple[Sequence[int], _CallKeys, _ResultKey], ...] = (
         (indexes, _id_keys, id_anywhere),
         (indexes[::-1], _id_keys, id_in_run),
-        (indexes, _name_keys, _name_in_run),
-        (indexes, _name_keys, _run),
+        (indexes, _name_keys, lambda m: _name_key(m) if m.name and _takes_id(m) else None),
+        (indexes, _name_keys, lambda m: None if m.name or not _takes_id(m) else _name_key(m)),
+        (indexes, _keys_without_id, name_of_unknown_id),
     )
     by_call: dict[CallPosition, int] = {}
     given: list[int] = []
@@ -125,14 +133,12 @@ def _name_keys(message: Message, call: ToolCall) -> tuple[_Key, ...]:
     return (message.run_id, clean_name(call.name)), (message.run_id,)
 
 
-def _name_in_run(message: Message) -> _Key | None:
-    if not message.name or not _takes_id(message):
-        return None
-    return message.run_id, clean_name(message.name)
+def _keys_without_id(message: Message, call: ToolCall) -> tuple[_Key, ...]:
+    return () if read_call_id(call) else _name_keys(message, call)
 
 
-def _run(message: Message) -> _Key | None:
-    return None if message.name or not _takes_id(message) else (message.run_id,)
+def _name_key(result: Message) -> _Key:
+    return (result.run_id, clean_name(result.name)) if result.name else (result.run_id,)
 
 
 def _takes_id(message: Message) -> bool:

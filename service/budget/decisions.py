@@ -67,6 +67,7 @@ REASONS: Final = {
     "result_matched": "it names no call, so it was matched to the nearest one without a result",
     "result_moved": "it did not follow its call, as every API requires, so it was moved",
     "call_renamed": "the id of a call was missing, too long, in use or like structure",
+    "call_typed": "a call of a function had no type, which OpenAI's API requires, so it was added",
     "arguments_mended": "the arguments of a call were no JSON of an object, so they were converted",
     "name_mended": "the name of a call was too long, or not accepted by any API; it was changed",
     "empty_result": "it was an empty result, so a text that says so was added",

@@ -180,11 +180,15 @@ class RowShape:
     def as_required(self, row: Row) -> tuple[Row, str]:
         """Return a row as its API requires it, and the reason for a change, or "".
 
-        Arguments of functions are JSON, and no text among its parts is blank.
+        Calls of functions have a type, and JSON as arguments; no text among its parts is blank.
         """
         calls, reason = row.get("tool_calls"), ""
-        if is_list(calls) and (written := [*map(_with_json, calls)]) != [*calls]:
-            row, reason = {**row, "tool_calls": written}, "arguments_mended"
+        if is_list(calls):
+            typed = [*map(_with_type, calls)]
+            written = [*map(_with_json, typed)]
+            if written != [*calls]:
+                reason = "call_typed" if written == typed else "arguments_mended"
+                row = {**row, "tool_calls": written}
         content = row.get("content")
         if not is_list(content):
             return row, reason
@@ -241,6 +245,14 @@ def given_calls(row: Row) -> list[Mapping[str, object]]:
     """Return the calls of a row or chat message as they were given."""
     value = as_mapping(row.get("metadata")).get("tool_calls") or row.get("tool_calls")
     return [call for call in value if isinstance(call, Mapping)] if is_list(value) else []
+
+
+def _with_type(call: object) -> object:
+    """Return a call of a function with its type."""
+    fields = as_mapping(call)
+    if fields.get("type") is not None or not isinstance(fields.get("function"), Mapping):
+        return call
+    return {**fields, "type": "function"}
 
 
 def _with_json(call: object) -> object:

@@ -236,6 +236,36 @@ def test_arguments_become_json() -> None:
     assert fitted.decisions[1].reason == "arguments_mended"
 
 
+def test_calls_get_their_type() -> None:
+    """OpenAI's API requires one of calls of functions; rows of history have none."""
+    function = {"name": "look", "arguments": "{}"}
+    rows: list[dict[str, Any]] = [
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "function": function}]},
+        {"role": "tool", "tool_call_id": "1", "content": "There."},
+        {"role": "AI", "metadata": {"tool_calls": [{"id": "2", "function": function}]}},
+        {"role": "TOOL", "content": "Here.", "metadata": {"tool_call_id": "2"}},
+    ]
+    fitted = fit(rows, 100)
+
+    call = {"id": "1", "type": "function", "function": function}
+    assert fitted.messages == [{**rows[0], "tool_calls": [call]}, *rows[1:]]
+    assert [decision.reason for decision in fitted.decisions] == ["call_typed", *["fits"] * 3]
+
+
+def test_a_call_without_an_id_keeps_its_result() -> None:
+    """The result's id is of no use, since no call has it: both get a new one."""
+    call = {"type": "function", "function": {"name": "look", "arguments": "{}"}}
+    rows: list[dict[str, Any]] = [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "There."},
+    ]
+    fitted = fit(rows, 100)
+
+    (sent,) = fitted.messages[0]["tool_calls"]
+    assert fitted.messages[1] == {**rows[1], "tool_call_id": sent["id"]}
+    assert [decision.reason for decision in fitted.decisions] == ["call_renamed"] * 2
+
+
 @pytest.mark.parametrize(
     ("message", "error"),
     [

@@ -113,6 +113,25 @@ def test_results_without_an_id(specs: str, expected: dict[str, str]) -> None:
     assert answered(specs) == expected
 
 
+@pytest.mark.parametrize(
+    ("specs", "expected"),
+    [
+        ("a:?,? t1:x t2:y", {"a.0": "t1", "a.1": "t2"}),
+        ("a:?.f,?.g t1=g:x t2=f:y", {"a.0": "t2", "a.1": "t1"}),
+        ("a:?,c t1:x t2:c t3:y", {"a.0": "t1", "a.1": "t2", "orphans": "t3"}),
+        ("a1:c a2:? t1:c t2:c", {"a1.0": "t1", "duplicates": "t2"}),
+        ("a:? t:x t2", {"a.0": "t2", "orphans": "t"}),
+        ("a:?.f t=g:x", {"orphans": "t"}),
+        ("a/r1:? t/r2:x", {"orphans": "t"}),
+        ("t:x a:?", {"orphans": "t"}),
+        ("a:? t!:x", {"orphans": "t!"}),
+    ],
+)
+def test_results_with_an_id_that_no_call_has(specs: str, expected: dict[str, str]) -> None:
+    """They answer calls without an id that no result without one answers."""
+    assert answered(specs) == expected
+
+
 def test_blank_ids() -> None:
     """An id of blanks is none."""
     call = Message(id="a", role=Role.AI, content="", tool_calls=(ToolCall(id=" ", name="f"),))
