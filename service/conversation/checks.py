@@ -7,7 +7,7 @@ from typing import Final
 from formatters.model import Role, Row, Tool
 from formatters.rows import MAX_DEPTH, ROLES, as_mapping, is_deep, is_list
 from service.conversation.sending import can_be_sent
-from service.conversation.shapes import given_calls, role_of
+from service.conversation.shapes import CHAT_ROLES, given_calls, role_of
 from service.errors import MessageError, did_you_mean, shown
 
 #: A message needs one of these keys to have content.
@@ -15,7 +15,6 @@ _CONTENT: Final = (
     *("content", "parts", "tool_calls", "metadata", "refusal", "audio", "function_call"),
     "provider_parts",
 )
-_CHAT_ROLES: Final = ("system", "developer", "user", "assistant", "tool")
 _JSON_KEYS: Final = (str, int, float, type(None))
 #: What parts and calls may be; others than texts and mappings are left out.
 _PLAIN: Final = (str, Mapping, int, float, type(None), Sequence)
@@ -91,7 +90,7 @@ def check_not_mapping(row: Row, place: str) -> None:
     Rows of history, which have other roles, may have one.
     """
     content = row.get("content")
-    if isinstance(content, Mapping) and "parts" not in row and row.get("role") in _CHAT_ROLES:
+    if isinstance(content, Mapping) and "parts" not in row and row.get("role") in CHAT_ROLES:
         detail = f"{place} has {shown(content)} at 'content'"
         raise MessageError(f"{detail}: convert it to a text or a list of parts")
 
@@ -121,7 +120,7 @@ _ARGUMENTS: Final = ("arguments", "args", "input", "parameters")
 def check_call(call: Row, place: str) -> None:
     """Raise `MessageError` for a call without a name, or with arguments under another key."""
     function = as_mapping(call.get("function")) or call
-    if "name" not in function:
+    if function.get("name") in (None, ""):
         slip = slip_of("name", function, cutoff=0.6)
         found = f", but {shown(slip)}" if slip else ""
         raise MessageError(f"{place} has no name{found}: write the function's name at 'name'")

@@ -12,7 +12,13 @@ from formatters.repair.sequence import repair
 from service.budget.decisions import Outcome, explain_reason
 from service.budget.groups import Fit, Group, Strategy, cost
 from service.conversation.checks import check_each_call, check_message, check_not_mapping
-from service.conversation.protection import drop_excess, open_answers, pin_opener, protected_indexes
+from service.conversation.protection import (
+    drop_excess,
+    open_answers,
+    pin_opener,
+    pin_shortest_opener,
+    protected_indexes,
+)
 from service.conversation.sending import message_tokens
 from service.conversation.strategies import fit_pinned
 from service.conversation.units import (
@@ -85,21 +91,49 @@ def fit_rows(
 
     room = budget - spent - sum(map(row_cost, units.rows(())))
     groups = _clear_beside_text(pin_opener(units.groups(row_cost)), room)
-    protected = protected_indexes(groups)
     if _excess(groups, room) > 0:
+        protected = protected_indexes(groups)
         always = units.items(group for group in groups if group.index in protected)
         raise BudgetExceededError(_describe_excess(always, row_cost, budget, spent))
-    fit = fit_pinned(strategy, groups, room)
-    within = drop_excess(_cleared_to_save(groups, fit.kept), protected, room)
-    kept = open_answers(units, groups, within, room)
-    fitted = units.rows(kept)
-    decide = _Decider(rows, units, fit, within, kept)
+    chosen = _choose(units, groups, strategy, room)
+    fitted = units.rows(chosen.kept)
+    decide = _Decider(rows, units, chosen)
     return FittedRows(
         rows=fitted,
         tokens=sum(map(row_cost, fitted)),
         decisions=tuple(decide(index, row_cost(row)) for index, row in enumerate(rows)),
-        insufficient=len(within) < len(fit.kept),
+        insufficient=len(chosen.within) < len(chosen.fit.kept),
     )
+
+
+class _Chosen(NamedTuple):
+    """What a strategy keeps, those of it that fit, and those that are sent, after their openers."""
+
+    fit: Fit
+    within: Sequence[Group]
+    kept: Sequence[Group]
+
+
+def _choose(units: Units, groups: Sequence[Group], strategy: Strategy, room: int) -> _Chosen:
+    """Choose groups by a strategy.
+
+    If answers lack room for a message of the user before them, and the strategy ranks, it chooses
+    once more: beside the shortest such message, and without the answers that none can precede.
+    """
+    chosen = _choose_once(units, groups, strategy, room)
+    unopened = dropped_groups(chosen.within, chosen.kept)
+    ranks = any(each.score is not None for each in chosen.fit.decisions.values())
+    if not unopened or not ranks:
+        return chosen
+    others = pin_shortest_opener(groups, unopened[-1], room)
+    again = _choose_once(units, others, strategy, room)
+    return again._replace(within=(*dropped_groups(groups, others), *again.within))
+
+
+def _choose_once(units: Units, groups: Sequence[Group], strategy: Strategy, room: int) -> _Chosen:
+    fit = fit_pinned(strategy, groups, room)
+    within = drop_excess(_cleared_to_save(groups, fit.kept), protected_indexes(groups), room)
+    return _Chosen(fit, within, open_answers(units, groups, within, room))
 
 
 def _excess(groups: Sequence[Group], room: int) -> int:
@@ -153,20 +187,13 @@ def _cleared_to_save(groups: Sequence[Group], kept: Sequence[Group]) -> list[Gro
 class _Decider:
     """Decides on each message, given what was kept of its unit, and why others were not."""
 
-    def __init__(
-        self,
-        rows: Sequence[Row],
-        units: Units,
-        fit: Fit,
-        within: Sequence[Group],
-        kept: Sequence[Group],
-    ) -> None:
+    def __init__(self, rows: Sequence[Row], units: Units, chosen: _Chosen) -> None:
         self._rows = rows
+        fit, within, kept = chosen
         self._fit = fit
         self._kept = {group.index: group for group in kept}
-        chosen = {group.index for group in fit.kept}
         #: Kept for an answer to them, at any score.
-        self._openers = self._kept.keys() - chosen
+        self._openers = self._kept.keys() - {group.index for group in fit.kept}
         self._dropped = {
             **{group.index: "insufficient" for group in dropped_groups(fit.kept, within)},
             **{group.index: "no_opening" for group in dropped_groups(within, kept)},

@@ -21,6 +21,24 @@ def pin_opener(groups: Sequence[Group]) -> Sequence[Group]:
     return groups
 
 
+def pin_shortest_opener(groups: Sequence[Group], answer: Group, room: int) -> list[Group]:
+    """Pin the shortest of the user's messages before an answer, and omit what none can precede.
+
+    These are answers that follow only such messages of the user as are too long for the room.
+    """
+    protected, said = protected_indexes(groups), [each for each in groups if not _is_answer(each)]
+    remaining = room - cost([group for group in groups if group.index in protected])
+    openers = [each for each in said if each.index in protected or each.tokens <= remaining]
+    before = [each for each in openers if each.index < answer.index]
+    shortest = min(before, key=lambda each: (each.tokens, -each.index), default=None)
+    first = openers[0].index if openers else groups[-1].index
+    return [
+        each._replace(pinned=True) if each is shortest else each
+        for each in groups
+        if not (_is_answer(each) and said and said[0].index < each.index < first)
+    ]
+
+
 def protected_indexes(groups: Sequence[Group]) -> set[int]:
     """Return the indexes of the groups that are always kept."""
     return {group.index for group in groups if group.pinned or group is groups[-1]}
@@ -43,8 +61,8 @@ def open_answers(
 ) -> tuple[Group, ...]:
     """Return the groups so that none begins where no API accepts it.
 
-    Where a message of the user that was dropped has to be in front of one, it is kept too if it
-    fits; otherwise the answer is dropped.
+    Where a message of the user that was dropped has to be in front of one, the nearest that fits is
+    kept too; without one, the answer is dropped.
     """
     spent, protected = cost(kept), protected_indexes(groups)
     positions = {group.index: position for position, group in enumerate(groups)}
@@ -52,11 +70,12 @@ def open_answers(
     for group in kept:
         start = positions[opened[-1].index] + 1 if opened else 0
         skipped = groups[start : positions[group.index]]
-        openers = [each for each in skipped if not _is_answer(each)]
+        openers = [each for each in reversed(skipped) if not _is_answer(each)]
         if openers and _needs_opener(units, opened, group):
-            if spent + openers[-1].tokens <= room:
-                opened.append(openers[-1])
-                spent += openers[-1].tokens
+            opener = next((each for each in openers if spent + each.tokens <= room), None)
+            if opener:
+                opened.append(opener)
+                spent += opener.tokens
             elif group.index not in protected:
                 spent -= group.tokens
                 continue

@@ -25,8 +25,11 @@ from service.conversation.messages import (
     create_assistant_tool_call_message,
     create_tool_result_message,
     create_user_message,
+    speaker_name,
 )
 
+#: Roles of OpenAI's chat messages; rows of history have others.
+CHAT_ROLES: Final = frozenset(("system", "developer", "user", "assistant", "tool"))
 #: Types of blocks that only neuron-context's messages have.
 _BLOCK_TYPES: Final = frozenset({"tool_use", "tool_result"})
 
@@ -180,15 +183,14 @@ class RowShape:
     def as_required(self, row: Row) -> tuple[Row, str]:
         """Return a row as its API requires it, and the reason for a change, or "".
 
-        Calls of functions have a type, and JSON as arguments; no text among its parts is blank.
+        Chat messages are in OpenAI's form, arguments are JSON, and no text among parts is blank.
         """
-        calls, reason = row.get("tool_calls"), ""
-        if is_list(calls):
-            typed = [*map(_with_type, calls)]
-            written = [*map(_with_json, typed)]
-            if written != [*calls]:
-                reason = "call_typed" if written == typed else "arguments_mended"
-                row = {**row, "tool_calls": written}
+        reason = ""
+        if row.get("role") in CHAT_ROLES and (formed := _in_chat_form(row)) != row:
+            row, reason = formed, "form_mended"
+        calls = row.get("tool_calls")
+        if is_list(calls) and (written := [*map(_with_json, calls)]) != [*calls]:
+            row, reason = {**row, "tool_calls": written}, "arguments_mended"
         content = row.get("content")
         if not is_list(content):
             return row, reason
@@ -247,12 +249,31 @@ def given_calls(row: Row) -> list[Mapping[str, object]]:
     return [call for call in value if isinstance(call, Mapping)] if is_list(value) else []
 
 
-def _with_type(call: object) -> object:
-    """Return a call of a function with its type."""
+def _in_chat_form(row: Row) -> Row:
+    """Return a chat message with calls, ids, name and parts of the types that OpenAI requires."""
+    formed, content = dict(row), row.get("content")
+    if calls := row.get("tool_calls"):
+        formed["tool_calls"] = [*map(_in_call_form, calls)] if is_list(calls) else calls
+    else:
+        formed.pop("tool_calls", None)
+    if row.get("tool_call_id") is not None:
+        formed["tool_call_id"] = read_id(row["tool_call_id"])
+    if isinstance(name := row.get("name"), str):
+        formed["name"] = speaker_name(name)
+    if is_list(content) and any(isinstance(part, str) for part in content):
+        formed["content"] = [
+            {"type": "text", "text": part} if isinstance(part, str) else part for part in content
+        ]
+    return formed
+
+
+def _in_call_form(call: object) -> object:
+    """Return a call of a function with its type, and with a text as its id."""
     fields = as_mapping(call)
-    if fields.get("type") is not None or not isinstance(fields.get("function"), Mapping):
+    if not isinstance(fields.get("function"), Mapping):
         return call
-    return {**fields, "type": "function"}
+    id_ = {} if fields.get("id") is None else {"id": read_id(fields["id"])}
+    return {**fields, **id_, "type": fields.get("type") or "function"}
 
 
 def _with_json(call: object) -> object:

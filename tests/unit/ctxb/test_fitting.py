@@ -249,7 +249,51 @@ def test_calls_get_their_type() -> None:
 
     call = {"id": "1", "type": "function", "function": function}
     assert fitted.messages == [{**rows[0], "tool_calls": [call]}, *rows[1:]]
-    assert [decision.reason for decision in fitted.decisions] == ["call_typed", *["fits"] * 3]
+    assert [decision.reason for decision in fitted.decisions] == ["form_mended", *["fits"] * 3]
+
+
+@pytest.mark.parametrize(
+    ("given", "formed"),
+    [
+        (
+            {"role": "assistant", "content": "So.", "tool_calls": []},
+            {"role": "assistant", "content": "So."},
+        ),
+        (
+            {"role": "user", "content": "So?", "name": "Ana María"},
+            {"role": "user", "content": "So?", "name": "Ana_María"},
+        ),
+        (
+            {"role": "user", "content": ["So", {"type": "text", "text": "?"}]},
+            {
+                "role": "user",
+                "content": [{"type": "text", "text": "So"}, {"type": "text", "text": "?"}],
+            },
+        ),
+    ],
+)
+def test_chat_messages_get_the_form_of_the_api(
+    given: dict[str, Any], formed: dict[str, Any]
+) -> None:
+    """What OpenAI's API would refuse is changed, and the decision says so."""
+    fitted = fit([given], 100)
+
+    assert fitted.messages == [formed]
+    assert (fitted.decisions[0].outcome, fitted.decisions[0].reason) == ("repaired", "form_mended")
+
+
+def test_ids_become_texts() -> None:
+    """Those of calls and of their results."""
+    call = {"type": "function", "function": {"name": "look", "arguments": "{}"}}
+    rows: list[dict[str, Any]] = [
+        {"role": "assistant", "content": None, "tool_calls": [{**call, "id": 7}]},
+        {"role": "tool", "tool_call_id": 7, "content": "There."},
+    ]
+
+    assert fit(rows, 100).messages == [
+        {**rows[0], "tool_calls": [{**call, "id": "7"}]},
+        {**rows[1], "tool_call_id": "7"},
+    ]
 
 
 def test_a_call_without_an_id_keeps_its_result() -> None:
@@ -326,6 +370,24 @@ def test_an_answer_without_its_question_is_no_beginning() -> None:
         assert fit(rows, budget).messages[1]["role"] == "user"
     small = fit([{"role": "user", "content": "word " * 90}, PIER, QUESTION], 50)
     assert [decision.reason for decision in small.decisions] == ["no_room", "no_opening", "fits"]
+
+
+def test_answers_leave_no_room_empty() -> None:
+    """Where the message before an answer is too long, a shorter one opens the conversation."""
+    cat = [
+        {"role": "user", "content": "My cat is called Mimi."},
+        {"role": "assistant", "content": "Noted: Mimi."},
+    ]
+    long = {"role": "user", "content": "Explain the engine of the boat, with all details. " * 9}
+    answer = {"role": "assistant", "content": "The engine of the boat needs oil 10W-40."}
+    asked = {"role": "user", "content": "Which oil does the engine of the boat need?"}
+
+    for budget, kept in ((45, [cat[0], answer, asked]), (55, [*cat, answer, asked])):
+        assert fit([*cat, long, answer, asked], budget).messages == kept
+    # none of the first answers can open it, and all else that fits is there
+    fitted = fit([long, answer, long, answer, *cat, asked], 40)
+    assert fitted.messages == [*cat, asked]
+    assert [each.reason for each in fitted.decisions][:4] == ["no_room", "no_opening"] * 2
 
 
 def test_a_reason_never_contradicts_the_scores() -> None:
@@ -655,7 +717,7 @@ def test_the_explanation_is_the_table_of_the_command() -> None:
 
     assert lines[0].strip() == "Decisions"
     assert lines[2].split() == ["Messages", "Decision", "Tokens", "Why"]
-    assert re.match(r" 1 … \d+ \(\d+\) +dropped +[\d,]+ +newer turns filled", lines[5])
+    assert re.match(r" 1 … \d+ \(\d+\) +dropped +[\d,]+ +with all newer turns", lines[5])
     assert re.fullmatch(r"messages: kept \d+, dropped \d+", lines[-2])
     assert re.fullmatch(r"tokens: \d+ of 300, counted by o200k_base", lines[-1])
     assert fit([], 1).explain() == "messages: none\ntokens: 0 of 1, counted by o200k_base\n"

@@ -57,7 +57,7 @@ def test_two_budgets_report_what_the_smaller_left_out(ctxb: Ctxb, request_file: 
     for part in (
         "budget: 8000 in A, 3000 in B",
         "SHARED_MEMORY",
-        "B: newer turns filled",
+        "B: with all newer turns",
         "About boat number 0. A",
         "message 3 in A, 3 in B, [SHARED_MEMORY]",
         "-[SHARED_MEMORY count=20]",
