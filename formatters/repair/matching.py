@@ -1,7 +1,7 @@
 """Match tool results with the calls that they answer."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -44,28 +44,7 @@ def match_results(messages: Sequence[Message]) -> ResultMatches:
     """
     callers = [message for message in messages if message.role is Role.AI]
     known = {key for m in callers for call in m.tool_calls for key in _id_keys(m, call)}
-
-    def id_in_run(message: Message) -> _Key | None:
-        key = (message.run_id, read_result_id(message))
-        return key if key in known else None
-
-    def id_anywhere(message: Message) -> _Key | None:
-        return id_in_run(message) or (read_result_id(message),)
-
-    def name_of_unknown_id(message: Message) -> _Key | None:
-        id_ = read_result_id(message)
-        if id_ is None or (id_,) in known or message.provider_parts is not None:
-            return None
-        return _name_key(message)
-
-    indexes = range(len(messages))
-    rounds: tuple[tuple[Sequence[int], _CallKeys, _ResultKey], ...] = (
-        (indexes, _id_keys, id_anywhere),
-        (indexes[::-1], _id_keys, id_in_run),
-        (indexes, _name_keys, lambda m: _name_key(m) if m.name and _takes_id(m) else None),
-        (indexes, _name_keys, lambda m: None if m.name or not _takes_id(m) else _name_key(m)),
-        (indexes, _keys_without_id, name_of_unknown_id),
-    )
+    rounds = _list_rounds(known, range(len(messages)))
     by_call: dict[CallPosition, int] = {}
     given: list[int] = []
     placeholders: list[int] = []
@@ -83,6 +62,33 @@ def match_results(messages: Sequence[Message]) -> ResultMatches:
     duplicates = frozenset(i for i in unmatched if (read_result_id(messages[i]),) in known)
     orphans = frozenset(unmatched) - duplicates
     return ResultMatches(by_call=by_call, duplicates=duplicates, orphans=orphans)
+
+
+def _list_rounds(
+    known: Collection[_Key], indexes: Sequence[int]
+) -> Iterable[tuple[Sequence[int], _CallKeys, _ResultKey]]:
+    """Return the rounds of matching: the order of messages, and what calls and results share."""
+
+    def id_in_run(message: Message) -> _Key | None:
+        key = (message.run_id, read_result_id(message))
+        return key if key in known else None
+
+    def id_anywhere(message: Message) -> _Key | None:
+        return id_in_run(message) or (read_result_id(message),)
+
+    def name_of_unknown_id(message: Message) -> _Key | None:
+        id_ = read_result_id(message)
+        if id_ is None or (id_,) in known or message.provider_parts is not None:
+            return None
+        return _name_key(message)
+
+    return (
+        (indexes, _id_keys, id_anywhere),
+        (indexes[::-1], _id_keys, id_in_run),
+        (indexes, _name_keys, lambda m: _name_key(m) if m.name and _takes_id(m) else None),
+        (indexes, _name_keys, lambda m: None if m.name or not _takes_id(m) else _name_key(m)),
+        (indexes, _keys_without_id, name_of_unknown_id),
+    )
 
 
 def read_call_id(call: ToolCall) -> str | None:

@@ -120,7 +120,7 @@ _ARGUMENTS: Final = ("arguments", "args", "input", "parameters")
 def check_call(call: Row, place: str) -> None:
     """Raise `MessageError` for a call without a name, or with arguments under another key."""
     function = as_mapping(call.get("function")) or call
-    if function.get("name") in (None, ""):
+    if "name" not in function:
         slip = slip_of("name", function, cutoff=0.6)
         found = f", but {shown(slip)}" if slip else ""
         raise MessageError(f"{place} has no name{found}: write the function's name at 'name'")

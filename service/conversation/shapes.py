@@ -10,6 +10,7 @@ from formatters.model import Message, Role, Row, ToolCall
 from formatters.repair.matching import CANCELLED, PENDING
 from formatters.rows import (
     IMAGE_PARTS,
+    NO_NAME,
     ROLES,
     as_mapping,
     is_list,
@@ -268,12 +269,14 @@ def _in_chat_form(row: Row) -> Row:
 
 
 def _in_call_form(call: object) -> object:
-    """Return a call of a function with its type, and with a text as its id."""
+    """Return a call of a function with a type and a name, and with a text as its id."""
     fields = as_mapping(call)
-    if not isinstance(fields.get("function"), Mapping):
+    function = fields.get("function")
+    if not isinstance(function, Mapping):
         return call
     id_ = {} if fields.get("id") is None else {"id": read_id(fields["id"])}
-    return {**fields, **id_, "type": fields.get("type") or "function"}
+    named = {**function, "name": read_text(function.get("name")) or NO_NAME}
+    return {**fields, **id_, "type": fields.get("type") or "function", "function": named}
 
 
 def _with_json(call: object) -> object:
@@ -540,7 +543,7 @@ def _find_key(part: Row, keys: tuple[str, ...]) -> str:
 def _read_call(id_: object, name: object, arguments: object) -> ToolCall:
     return ToolCall(
         id=read_text(id_) or None,
-        name=read_text(name) or "unknown",
+        name=read_text(name) or NO_NAME,
         arguments=arguments if isinstance(arguments, Mapping) else None,
     )
 

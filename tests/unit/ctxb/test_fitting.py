@@ -237,17 +237,18 @@ def test_arguments_become_json() -> None:
 
 
 def test_calls_get_their_type() -> None:
-    """OpenAI's API requires one of calls of functions; rows of history have none."""
+    """OpenAI's API requires one of calls of functions, and a name; rows of history have none."""
     function = {"name": "look", "arguments": "{}"}
+    calls = [{"id": "1", "function": {**function, "name": ""}}]
     rows: list[dict[str, Any]] = [
-        {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "function": function}]},
+        {"role": "assistant", "content": None, "tool_calls": calls},
         {"role": "tool", "tool_call_id": "1", "content": "There."},
         {"role": "AI", "metadata": {"tool_calls": [{"id": "2", "function": function}]}},
         {"role": "TOOL", "content": "Here.", "metadata": {"tool_call_id": "2"}},
     ]
     fitted = fit(rows, 100)
 
-    call = {"id": "1", "type": "function", "function": function}
+    call = {"id": "1", "type": "function", "function": {**function, "name": "unknown"}}
     assert fitted.messages == [{**rows[0], "tool_calls": [call]}, *rows[1:]]
     assert [decision.reason for decision in fitted.decisions] == ["form_mended", *["fits"] * 3]
 
