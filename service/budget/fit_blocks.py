@@ -239,6 +239,7 @@ def _fit_history(
             recallable_rows,
             strategy,
             rank=lambda passages: ranker(budget.question, passages, budget.now),
+            question=budget.question,
             explain=budget.explain,
         )
         return fit_recall(history, request, room, count)

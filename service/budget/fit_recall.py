@@ -28,7 +28,14 @@ from service.budget.decisions import (
     list_ids,
 )
 from service.budget.fit_history import fit_history
-from service.budget.select_rows import RankRows, continues, make_key, score_forms, select_rows
+from service.budget.select_rows import (
+    RankRows,
+    continues,
+    make_key,
+    score_forms,
+    select_rows,
+    text_key,
+)
 from service.budget.strategies.oldest_first import OldestFirst
 from service.budget.strategies.relevance import WHOLE_TURN_SHARE, Relevance
 
@@ -52,6 +59,8 @@ class RecallRequest:
     rows: Block
     strategy: Relevance
     rank: RankRows
+    #: What the human says now, which is shown in a block of its own.
+    question: str = ""
     #: Whether rows that aren't recalled are counted, too.
     explain: bool = False
 
@@ -149,7 +158,7 @@ def recall_rows(
     forms = score_forms(rows, request.rank)
     ranked = forms.rank(excluded, partly)
     room -= fixed_tokens(request.rows, count)
-    keys = _list_keys(rows, shown, partly)
+    keys = _list_keys(rows, shown, partly) | {text_key(Role.HUMAN, request.question)}
     selection = select_rows(forms, ranked, keys, room, count)
     selected, tag = selection.shown, request.rows.tag
     called, best = _find_called(rows, selected.keys()), forms.find_best(ranked)

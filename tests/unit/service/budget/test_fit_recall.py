@@ -64,6 +64,31 @@ def test_rows_that_repair_removed_are_not_recalled() -> None:
     assert found.decide() == found.present
 
 
+def test_what_is_asked_again_is_not_recalled() -> None:
+    """The question is shown already; what others said in the same words is recalled."""
+    said = [
+        Message(id=role.name, role=role, content="Where is it?") for role in (Role.HUMAN, Role.AI)
+    ]
+    rows = tuple(
+        replace(row(each.content), messages=(each,), passage=Passage(each.content, each.role))
+        for each in said
+    )
+    request = RecallRequest(
+        rows=Block(tag="RECALLED", entries=rows, additive=True),
+        strategy=Relevance(rank=lambda _question, _passages, _now: []),
+        rank=lambda passages: [1.0 for _ in passages],
+        question="where is  it?",
+    )
+
+    whole = Block(tag="HISTORY", entries=rows)
+    found = recall_rows(whole, replace(whole, entries=()), request, 200, len)
+
+    assert [(each.message_ids, each.reason) for each in found.decide()] == [
+        (("HUMAN",), "repeated"),
+        (("AI",), "recalled"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("room", "outcome", "reason", "lines", "gaps"),
     [

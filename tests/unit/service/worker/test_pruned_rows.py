@@ -108,7 +108,7 @@ async def test_what_is_recalled_has_not_fallen_out(
 ) -> None:
     """Rows in the recalled block are still there; only the others are reported as pruned."""
     await history.append("o", turns(40))
-    request = make_request("question 6", strategy="relevance", memory_tokens=150)
+    request = make_request("On question 6?", strategy="relevance", memory_tokens=150)
     built = await builder.build_or_raise(request)
     (there,) = [d.message_ids for d in built.fitted.decisions if "m6" in d.message_ids]
     await watching(builder, reported).publish(built)
