@@ -97,8 +97,6 @@ def read_row(row: Row, *, fallback_id: str = "") -> Message:
     return read_message(row, read_id(row.get("id")) or fallback_id, read_role(row.get("role")))
 
 
-#: The name of a call without one.
-NO_NAME: Final = "unknown"
 #: The keys of the smallest messages.
 _LEAST: Final = {"role", "content"}
 
@@ -114,15 +112,11 @@ def read_message(row: Row, id_: str, role: Role) -> Message:
         value = metadata.get(key)
         return row.get(key) if value is None else value
 
-    text, partial = read_content(content), is_partial(content)
-    if partial and role is Role.TOOL and not text:
-        text = _write_result(content)
-        partial = not text
     return Message(
         id=id_,
         role=role,
-        content=text,
-        partial=partial,
+        content=read_content(content),
+        partial=is_partial(content),
         run_id=read_id(row.get("run_id")) or None,
         timestamp=parse_timestamp(row.get("timestamp")),
         tool_calls=read_tool_calls(extra("tool_calls")),
@@ -191,16 +185,8 @@ def truncate(text: str, chars: int | None) -> str:
     return (text[: max(chars - len(CUT_MARK), 0)] + CUT_MARK)[:chars]
 
 
-def _write_result(content: object) -> str:
-    """Return the JSON of a result that is a value; empty for parts, which have a type."""
-    values = content if is_list(content) else (content,)
-    if any("type" in as_mapping(value) for value in values):
-        return ""
-    try:
-        text = json.dumps(content, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError):
-        return ""
-    return fix_surrogates(text)
+#: The name of a call without one.
+NO_NAME: Final = "unknown"
 
 
 def _read_tool_call(call: Mapping[str, object]) -> ToolCall:

@@ -38,13 +38,28 @@ def match_results(messages: Sequence[Message]) -> ResultMatches:
     A result with an id answers the nearest earlier call with that id and no result: of its own run
     if the run has such a call, else of any run. Failing that, it answers the nearest later call of
     its own run. A result without an id answers the nearest earlier unanswered call of its run, one
-    of its name if it has a name. A result whose id no call has answers, in the same way, a call
-    without an id. Of the calls of one message the first is the nearest. A placeholder, as of a
-    context that was stored, answers only a call that no other result answers.
+    of its name if it has a name. A result that directly follows a message whose calls lack ids, and
+    names an id that none has, answers one of these in the same way. Of the calls of one message the
+    first is the nearest. A placeholder, as of a context that was stored, answers only a call that
+    no other result answers.
     """
     callers = [message for message in messages if message.role is Role.AI]
     known = {key for m in callers for call in m.tool_calls for key in _id_keys(m, call)}
-    rounds = _list_rounds(known, range(len(messages)))
+
+    def id_in_run(message: Message) -> _Key | None:
+        key = (message.run_id, read_result_id(message))
+        return key if key in known else None
+
+    def id_anywhere(message: Message) -> _Key | None:
+        return id_in_run(message) or (read_result_id(message),)
+
+    indexes = range(len(messages))
+    rounds: tuple[tuple[Sequence[int], _CallKeys, _ResultKey], ...] = (
+        (indexes, _id_keys, id_anywhere),
+        (indexes[::-1], _id_keys, id_in_run),
+        (indexes, _name_keys, _name_in_run),
+        (indexes, _name_keys, _run),
+    )
     by_call: dict[CallPosition, int] = {}
     given: list[int] = []
     placeholders: list[int] = []
@@ -58,37 +73,10 @@ def match_results(messages: Sequence[Message]) -> ResultMatches:
             keys = {index: key_of(messages[index]) for index in left}
             if any(keys.values()):
                 left = _match(messages, order, keys_of, keys, by_call)
-        unmatched += left
+        unmatched += _match_following(messages, left, known, by_call)
     duplicates = frozenset(i for i in unmatched if (read_result_id(messages[i]),) in known)
     orphans = frozenset(unmatched) - duplicates
     return ResultMatches(by_call=by_call, duplicates=duplicates, orphans=orphans)
-
-
-def _list_rounds(
-    known: Collection[_Key], indexes: Sequence[int]
-) -> Iterable[tuple[Sequence[int], _CallKeys, _ResultKey]]:
-    """Return the rounds of matching: the order of messages, and what calls and results share."""
-
-    def id_in_run(message: Message) -> _Key | None:
-        key = (message.run_id, read_result_id(message))
-        return key if key in known else None
-
-    def id_anywhere(message: Message) -> _Key | None:
-        return id_in_run(message) or (read_result_id(message),)
-
-    def name_of_unknown_id(message: Message) -> _Key | None:
-        id_ = read_result_id(message)
-        if id_ is None or (id_,) in known or message.provider_parts is not None:
-            return None
-        return _name_key(message)
-
-    return (
-        (indexes, _id_keys, id_anywhere),
-        (indexes[::-1], _id_keys, id_in_run),
-        (indexes, _name_keys, lambda m: _name_key(m) if m.name and _takes_id(m) else None),
-        (indexes, _name_keys, lambda m: None if m.name or not _takes_id(m) else _name_key(m)),
-        (indexes, _keys_without_id, name_of_unknown_id),
-    )
 
 
 def read_call_id(call: ToolCall) -> str | None:
@@ -129,6 +117,38 @@ def _match(
     return list(keys)
 
 
+def _match_following(
+    messages: Sequence[Message],
+    left: Sequence[int],
+    known: Collection[_Key],
+    by_call: dict[CallPosition, int],
+) -> list[int]:
+    """Give results with an id that no call has to calls without one that they directly follow.
+
+    ``known`` are the ids of calls. The remaining results of ``left`` are returned.
+    """
+    matched: set[int] = set()
+    unknown = {
+        index
+        for index in left
+        if (id_ := read_result_id(messages[index])) and (id_,) not in known
+        if messages[index].provider_parts is None
+    }
+    caller = 0
+    for index, message in enumerate(messages) if unknown else ():
+        if message.role is not Role.TOOL:
+            caller = index
+        elif index in unknown and messages[caller].role is Role.AI:
+            name = message.name and clean_name(message.name)
+            for position, call in enumerate(messages[caller].tool_calls):
+                is_free = read_call_id(call) is None and (caller, position) not in by_call
+                if is_free and name in (None, clean_name(call.name)):
+                    by_call[caller, position] = index
+                    matched.add(index)
+                    break
+    return [index for index in left if index not in matched]
+
+
 def _id_keys(message: Message, call: ToolCall) -> tuple[_Key, ...]:
     id_ = read_call_id(call)
     return ((message.run_id, id_), (id_,)) if id_ else ()
@@ -139,12 +159,14 @@ def _name_keys(message: Message, call: ToolCall) -> tuple[_Key, ...]:
     return (message.run_id, clean_name(call.name)), (message.run_id,)
 
 
-def _keys_without_id(message: Message, call: ToolCall) -> tuple[_Key, ...]:
-    return () if read_call_id(call) else _name_keys(message, call)
+def _name_in_run(message: Message) -> _Key | None:
+    if not message.name or not _takes_id(message):
+        return None
+    return message.run_id, clean_name(message.name)
 
 
-def _name_key(result: Message) -> _Key:
-    return (result.run_id, clean_name(result.name)) if result.name else (result.run_id,)
+def _run(message: Message) -> _Key | None:
+    return None if message.name or not _takes_id(message) else (message.run_id,)
 
 
 def _takes_id(message: Message) -> bool:

@@ -17,8 +17,9 @@ from formatters.repair.matching import (
     read_result_id,
 )
 
-#: The content of an empty tool result; APIs refuse empty content.
+#: The content of a tool result that is empty, or no text; APIs refuse empty content.
 EMPTY: Final = "(The tool gave an empty result.)"
+NO_TEXT: Final = "(The tool gave a result that is no text.)"
 
 #: Reason codes of `service.budget.decisions`, the most important ones first.
 _FILTERED: Final = ("role", "empty", "opaque_conflict", "orphan_result", "duplicate_result")
@@ -231,7 +232,8 @@ class _Repair:
             self._reasons[index] |= reasons
             if not self._is_filtered(index):
                 if self._reasons[index]:
-                    content = EMPTY if _is_empty(result) else result.content
+                    empty = NO_TEXT if result.partial else EMPTY
+                    content = empty if _is_empty(result) else result.content
                     id_ = calls[position].id
                     result = replace(result, content=content, tool_calls=(), tool_call_id=id_)
                 results[caller, position] = result

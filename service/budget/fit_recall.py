@@ -28,14 +28,7 @@ from service.budget.decisions import (
     list_ids,
 )
 from service.budget.fit_history import fit_history
-from service.budget.select_rows import (
-    RankRows,
-    continues,
-    make_key,
-    score_forms,
-    select_rows,
-    text_key,
-)
+from service.budget.select_rows import RankRows, continues, fold, make_key, score_forms, select_rows
 from service.budget.strategies.oldest_first import OldestFirst
 from service.budget.strategies.relevance import WHOLE_TURN_SHARE, Relevance
 
@@ -59,7 +52,7 @@ class RecallRequest:
     rows: Block
     strategy: Relevance
     rank: RankRows
-    #: What the human says now, which is shown in a block of its own.
+    #: What the human says now, which another block shows.
     question: str = ""
     #: Whether rows that aren't recalled are counted, too.
     explain: bool = False
@@ -158,7 +151,7 @@ def recall_rows(
     forms = score_forms(rows, request.rank)
     ranked = forms.rank(excluded, partly)
     room -= fixed_tokens(request.rows, count)
-    keys = _list_keys(rows, shown, partly) | {text_key(Role.HUMAN, request.question)}
+    keys = _list_keys(rows, shown | _find_asked(request.question, rows), partly)
     selection = select_rows(forms, ranked, keys, room, count)
     selected, tag = selection.shown, request.rows.tag
     called, best = _find_called(rows, selected.keys()), forms.find_best(ranked)
@@ -210,6 +203,16 @@ def _find_shown(newest: Block, rows: Sequence[Entry]) -> tuple[set[int], set[int
     shown = {i for i, row in enumerate(rows) for message in row.messages if message.id in shown_ids}
     partly = {i for i in shown if not newest.native and any(map(continues, rows[i].passages))}
     return shown - partly, partly
+
+
+def _find_asked(question: str, rows: Sequence[Entry]) -> set[int]:
+    """Return the rows in which the human said what is the question now, by their indices."""
+    wanted, human = fold(question), Role.HUMAN
+    return {
+        index
+        for index, row in enumerate(rows)
+        if row.messages[0].role is human and fold(row.messages[0].content) == wanted
+    }
 
 
 def _list_keys(

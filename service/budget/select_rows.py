@@ -277,15 +277,11 @@ def most_tokens(entry: Entry, count: Count) -> int:
 def make_key(row: Entry) -> tuple[Role | None, str]:
     """Return what rows that say the same have in common: the speaker, and the text without case."""
     passage = row.passage
-    return text_key(passage.speaker, passage.text) if passage else text_key(None, row.text)
-
-
-def text_key(speaker: Role | None, text: str) -> tuple[Role | None, str]:
-    """Return the key of a row in which a speaker says a text."""
-    return speaker, _fold(text)
+    return (passage.speaker, fold(passage.text)) if passage else (None, fold(row.text))
 
 
 @lru_cache(maxsize=4096)  # builds of one history compare the same rows
-def _fold(text: str) -> str:
+def fold(text: str) -> str:
+    """Return a text in a form that all texts have which say the same."""
     folded = unicodedata.normalize("NFC", text).casefold().replace(", ", " ")
     return " ".join(folded.split()).rstrip(_ENDINGS) or folded

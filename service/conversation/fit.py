@@ -1,8 +1,8 @@
 """Choose which of a caller's own messages fit into a budget, and decide on each of them."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import inf
 from operator import is_
 from typing import NamedTuple
@@ -10,16 +10,22 @@ from typing import NamedTuple
 from formatters.model import Count, Row
 from formatters.repair.sequence import repair
 from service.budget.decisions import Outcome, explain_reason
-from service.budget.groups import Fit, Group, Strategy, cost
-from service.conversation.checks import check_each_call, check_message, check_not_mapping
+from service.budget.groups import Fit, Group, Strategy, cost, explain_ranking
+from service.conversation.checks import (
+    check_each_call,
+    check_message,
+    check_not_mapping,
+    check_readable,
+)
 from service.conversation.protection import (
     drop_excess,
     open_answers,
     pin_opener,
-    pin_shortest_opener,
     protected_indexes,
+    refill,
 )
 from service.conversation.sending import message_tokens
+from service.conversation.shapes import in_chat_form
 from service.conversation.strategies import fit_pinned
 from service.conversation.units import (
     Item,
@@ -79,8 +85,9 @@ def fit_rows(
     for index, row in enumerate(rows):
         check_message(row, f"messages[{index}]")
         check_not_mapping(row, f"messages[{index}]")
+    given, rows = rows, [*map(_read_chat, rows, range(len(rows)))]
     units, known = read_units(rows), dict[int, tuple[Row, int]]()
-    for index, row in enumerate(rows):  # after what is no call at all was refused
+    for index, row in enumerate(given):  # after what is no call at all was refused
         check_each_call(row, f"messages[{index}]")
 
     def row_cost(row: Row) -> int:
@@ -91,49 +98,43 @@ def fit_rows(
 
     room = budget - spent - sum(map(row_cost, units.rows(())))
     groups = _clear_beside_text(pin_opener(units.groups(row_cost)), room)
+    protected = protected_indexes(groups)
     if _excess(groups, room) > 0:
-        protected = protected_indexes(groups)
         always = units.items(group for group in groups if group.index in protected)
         raise BudgetExceededError(_describe_excess(always, row_cost, budget, spent))
-    chosen = _choose(units, groups, strategy, room)
-    fitted = units.rows(chosen.kept)
-    decide = _Decider(rows, units, chosen)
+    fit = fit_pinned(strategy, groups, room)
+    within = drop_excess(_cleared_to_save(groups, fit.kept), protected, room)
+    kept = open_answers(units, groups, within, room)
+    if dropped_groups(within, kept):
+        scores = {i: own.score for i, own in fit.decisions.items() if own.score is not None}
+        kept = refill(units, groups, kept, scores, room)
+        fit = _regrade(fit, scores, groups, kept, room)
+    fitted = units.rows(kept)
+    decide = _Decider(rows, units, fit, within, kept)
     return FittedRows(
         rows=fitted,
         tokens=sum(map(row_cost, fitted)),
-        decisions=tuple(decide(index, row_cost(row)) for index, row in enumerate(rows)),
-        insufficient=len(chosen.within) < len(chosen.fit.kept),
+        decisions=tuple(
+            _note_form(decide(index, row_cost(row)), is_formed=row is not given[index])
+            for index, row in enumerate(rows)
+        ),
+        insufficient=len(within) < len(fit.kept),
     )
 
 
-class _Chosen(NamedTuple):
-    """What a strategy keeps, those of it that fit, and those that are sent, after their openers."""
-
-    fit: Fit
-    within: Sequence[Group]
-    kept: Sequence[Group]
-
-
-def _choose(units: Units, groups: Sequence[Group], strategy: Strategy, room: int) -> _Chosen:
-    """Choose groups by a strategy.
-
-    If answers lack room for a message of the user before them, and the strategy ranks, it chooses
-    once more: beside the shortest such message, and without the answers that none can precede.
-    """
-    chosen = _choose_once(units, groups, strategy, room)
-    unopened = dropped_groups(chosen.within, chosen.kept)
-    ranks = any(each.score is not None for each in chosen.fit.decisions.values())
-    if not unopened or not ranks:
-        return chosen
-    others = pin_shortest_opener(groups, unopened[-1], room)
-    again = _choose_once(units, others, strategy, room)
-    return again._replace(within=(*dropped_groups(groups, others), *again.within))
+def _read_chat(row: Row, index: int) -> Row:
+    """Return a message in its API's form; raises `MessageError` if it can't be read."""
+    if isinstance(row.get("content"), str) and row.keys() <= {"role", "content"}:
+        return row  # as most are
+    check_readable(row, f"messages[{index}]")
+    return in_chat_form(row)
 
 
-def _choose_once(units: Units, groups: Sequence[Group], strategy: Strategy, room: int) -> _Chosen:
-    fit = fit_pinned(strategy, groups, room)
-    within = drop_excess(_cleared_to_save(groups, fit.kept), protected_indexes(groups), room)
-    return _Chosen(fit, within, open_answers(units, groups, within, room))
+def _note_form(decision: MessageDecision, *, is_formed: bool) -> MessageDecision:
+    """Return the decision on a message that may have changed before it was fitted."""
+    if decision.outcome != "kept" or not is_formed:
+        return decision
+    return decision._replace(outcome="repaired", reason="form_mended")
 
 
 def _excess(groups: Sequence[Group], room: int) -> int:
@@ -184,16 +185,40 @@ def _cleared_to_save(groups: Sequence[Group], kept: Sequence[Group]) -> list[Gro
     ]
 
 
+def _regrade(
+    fit: Fit, scores: Mapping[int, float], groups: Sequence[Group], kept: Sequence[Group], room: int
+) -> Fit:
+    """Return a choice with the reasons for what was left out, after `refill` kept other groups."""
+    ranked = sorted(scores, key=lambda index: (scores[index], index), reverse=True)
+    selected, left = {group.index for group in kept}, room - cost(kept)
+    unopened = {group.index for group in groups if group.tokens <= left}
+    decisions = dict(fit.decisions)
+    for index, reason in explain_ranking(ranked, selected, ()).items():
+        own = decisions[index]
+        if index in unopened:
+            decisions[index] = own._replace(reason="no_opening")
+        elif own.reason == "score":
+            decisions[index] = own._replace(reason=reason)
+    return replace(fit, decisions=decisions)
+
+
 class _Decider:
     """Decides on each message, given what was kept of its unit, and why others were not."""
 
-    def __init__(self, rows: Sequence[Row], units: Units, chosen: _Chosen) -> None:
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        units: Units,
+        fit: Fit,
+        within: Sequence[Group],
+        kept: Sequence[Group],
+    ) -> None:
         self._rows = rows
-        fit, within, kept = chosen
         self._fit = fit
         self._kept = {group.index: group for group in kept}
+        chosen = {group.index for group in fit.kept}
         #: Kept for an answer to them, at any score.
-        self._openers = self._kept.keys() - {group.index for group in fit.kept}
+        self._openers = self._kept.keys() - chosen
         self._dropped = {
             **{group.index: "insufficient" for group in dropped_groups(fit.kept, within)},
             **{group.index: "no_opening" for group in dropped_groups(within, kept)},

@@ -186,7 +186,7 @@ def arguments_json(call: ToolCall) -> str:
 MAX_NAME: Final = 64
 
 #: Characters that APIs refuse in a speaker's name.
-_NOT_IN_NAMES: Final = re.compile(r"[\s<>|\\/]")
+NOT_IN_NAMES: Final = re.compile(r"[\s<>|\\/]")
 
 #: Characters that names don't need, and that special tokens consist of.
 _SIGNS: Final = re.compile(r"[^\w@.-]")
@@ -197,7 +197,7 @@ def speaker_name(address: str) -> str:
 
     If it has a special token of a chat template, only letters, digits and ``@._-`` remain.
     """
-    name = _NOT_IN_NAMES.sub("_", bare_address(address))[:MAX_NAME]
+    name = NOT_IN_NAMES.sub("_", bare_address(address))[:MAX_NAME]
     return name if GUARD.shatter(name) == name else _SIGNS.sub("_", name)
 
 

@@ -1,6 +1,9 @@
 """What is always kept of a conversation, and the user's messages that have to open what is kept."""
 
-from collections.abc import Collection, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Mapping, Sequence
+from operator import attrgetter
+from typing import Final
 
 from formatters.model import Role
 from service.budget.groups import Group, cost
@@ -19,24 +22,6 @@ def pin_opener(groups: Sequence[Group]) -> Sequence[Group]:
             if not _is_answer(groups[at]):
                 return [*groups[:at], groups[at]._replace(pinned=True), *groups[at + 1 :]]
     return groups
-
-
-def pin_shortest_opener(groups: Sequence[Group], answer: Group, room: int) -> list[Group]:
-    """Pin the shortest of the user's messages before an answer, and omit what none can precede.
-
-    These are answers that follow only such messages of the user as are too long for the room.
-    """
-    protected, said = protected_indexes(groups), [each for each in groups if not _is_answer(each)]
-    remaining = room - cost([group for group in groups if group.index in protected])
-    openers = [each for each in said if each.index in protected or each.tokens <= remaining]
-    before = [each for each in openers if each.index < answer.index]
-    shortest = min(before, key=lambda each: (each.tokens, -each.index), default=None)
-    first = openers[0].index if openers else groups[-1].index
-    return [
-        each._replace(pinned=True) if each is shortest else each
-        for each in groups
-        if not (_is_answer(each) and said and said[0].index < each.index < first)
-    ]
 
 
 def protected_indexes(groups: Sequence[Group]) -> set[int]:
@@ -64,15 +49,11 @@ def open_answers(
     Where a message of the user that was dropped has to be in front of one, the nearest that fits is
     kept too; without one, the answer is dropped.
     """
-    spent, protected = cost(kept), protected_indexes(groups)
-    positions = {group.index: position for position, group in enumerate(groups)}
+    spent, protected, openers = cost(kept), protected_indexes(groups), _Openers(groups, room)
     opened: list[Group] = []
     for group in kept:
-        start = positions[opened[-1].index] + 1 if opened else 0
-        skipped = groups[start : positions[group.index]]
-        openers = [each for each in reversed(skipped) if not _is_answer(each)]
-        if openers and _needs_opener(units, opened, group):
-            opener = next((each for each in openers if spent + each.tokens <= room), None)
+        if _needs_opener(units, opened, group) and openers.are_between(opened, group):
+            opener = openers.nearest(opened, group, room - spent)
             if opener:
                 opened.append(opener)
                 spent += opener.tokens
@@ -84,6 +65,60 @@ def open_answers(
                     spent -= opened.pop().tokens
         opened.append(group)
     return tuple(opened)
+
+
+def refill(
+    units: Units,
+    groups: Sequence[Group],
+    kept: Sequence[Group],
+    scores: Mapping[int, float],
+    room: int,
+) -> tuple[Group, ...]:
+    """Return the groups, and of the others with a score the best that fit into the rest of a room.
+
+    An answer comes with a message of the user if it needs one in front of it.
+    """
+    filled, remaining = sorted(kept, key=_INDEX), room - cost(kept)
+    openers = _Openers(groups, remaining)
+    known = {group.index for group in kept}
+    others = [each for each in groups if each.index in scores and each.index not in known]
+    for group in sorted(others, key=lambda each: (scores[each.index], each.index), reverse=True):
+        if group.tokens > remaining or group.index in known:
+            continue
+        at = bisect_left(filled, group.index, key=_INDEX)
+        before, after, added = filled[:at], filled[at : at + 1], [group]
+        if _needs_opener(units, before, group) and openers.are_between(before, group):
+            opener = openers.nearest(before, group, remaining - group.tokens)
+            added = [opener, group] if opener else []
+        if added and not (after and _needs_opener(units, added, after[0])):
+            filled[at:at] = added
+            known.update(map(_INDEX, added))
+            remaining -= cost(added)
+    return tuple(filled)
+
+
+_INDEX: Final = attrgetter("index")
+
+
+class _Openers:
+    """The messages of the user, which answers may follow."""
+
+    def __init__(self, groups: Sequence[Group], room: int) -> None:
+        said = [group for group in groups if not _is_answer(group)]
+        self._indexes = [group.index for group in said]
+        self._fitting = [group for group in said if group.tokens <= room]
+
+    def are_between(self, before: Sequence[Group], answer: Group) -> bool:
+        """Return whether there is one between the last of some groups and an answer."""
+        first = bisect_right(self._indexes, before[-1].index) if before else 0
+        return first < bisect_left(self._indexes, answer.index)
+
+    def nearest(self, before: Sequence[Group], answer: Group, room: int) -> Group | None:
+        """Return the last of those between them that fits; None if none does."""
+        last = bisect_left(self._fitting, answer.index, key=_INDEX)
+        first = bisect_right(self._fitting, before[-1].index, key=_INDEX) if before else 0
+        groups = (self._fitting[at] for at in reversed(range(first, last)))
+        return next((group for group in groups if group.tokens <= room), None)
 
 
 def _needs_opener(units: Units, before: Sequence[Group], group: Group) -> bool:

@@ -22,11 +22,12 @@ from formatters.rows import (
 )
 from service.budget.counting import part_texts, write_json
 from service.conversation.messages import (
+    MAX_NAME,
+    NOT_IN_NAMES,
     create_assistant_message,
     create_assistant_tool_call_message,
     create_tool_result_message,
     create_user_message,
-    speaker_name,
 )
 
 #: Roles of OpenAI's chat messages; rows of history have others.
@@ -184,12 +185,9 @@ class RowShape:
     def as_required(self, row: Row) -> tuple[Row, str]:
         """Return a row as its API requires it, and the reason for a change, or "".
 
-        Chat messages are in OpenAI's form, arguments are JSON, and no text among parts is blank.
+        Arguments of functions are JSON, and no text among its parts is blank.
         """
-        reason = ""
-        if row.get("role") in CHAT_ROLES and (formed := _in_chat_form(row)) != row:
-            row, reason = formed, "form_mended"
-        calls = row.get("tool_calls")
+        calls, reason = row.get("tool_calls"), ""
         if is_list(calls) and (written := [*map(_with_json, calls)]) != [*calls]:
             row, reason = {**row, "tool_calls": written}, "arguments_mended"
         content = row.get("content")
@@ -250,35 +248,6 @@ def given_calls(row: Row) -> list[Mapping[str, object]]:
     return [call for call in value if isinstance(call, Mapping)] if is_list(value) else []
 
 
-def _in_chat_form(row: Row) -> Row:
-    """Return a chat message with calls, ids, name and parts of the types that OpenAI requires."""
-    formed, content = dict(row), row.get("content")
-    if calls := row.get("tool_calls"):
-        formed["tool_calls"] = [*map(_in_call_form, calls)] if is_list(calls) else calls
-    else:
-        formed.pop("tool_calls", None)
-    if row.get("tool_call_id") is not None:
-        formed["tool_call_id"] = read_id(row["tool_call_id"])
-    if isinstance(name := row.get("name"), str):
-        formed["name"] = speaker_name(name)
-    if is_list(content) and any(isinstance(part, str) for part in content):
-        formed["content"] = [
-            {"type": "text", "text": part} if isinstance(part, str) else part for part in content
-        ]
-    return formed
-
-
-def _in_call_form(call: object) -> object:
-    """Return a call of a function with a type and a name, and with a text as its id."""
-    fields = as_mapping(call)
-    function = fields.get("function")
-    if not isinstance(function, Mapping):
-        return call
-    id_ = {} if fields.get("id") is None else {"id": read_id(fields["id"])}
-    named = {**function, "name": read_text(function.get("name")) or NO_NAME}
-    return {**fields, **id_, "type": fields.get("type") or "function", "function": named}
-
-
 def _with_json(call: object) -> object:
     """Return a call whose function's arguments are JSON if they were an object."""
     function = as_mapping(as_mapping(call).get("function"))
@@ -286,6 +255,66 @@ def _with_json(call: object) -> object:
     if not isinstance(arguments, Mapping):
         return call
     return {**as_mapping(call), "function": {**function, "arguments": write_json(arguments)}}
+
+
+def in_chat_form(row: Row) -> Row:
+    """Return a chat message as OpenAI's API requires it; one that is so already is returned itself.
+
+    Calls are functions with a type, and they, ids, names and parts have the types that it accepts.
+    Rows of history, which have other roles, and messages of blocks and parts are left as they are.
+    """
+    if row.get("role") not in CHAT_ROLES or shape_of(row) is not ROWS:
+        return row
+    formed = {**row, **dict(_form_fields(row))}
+    left_out = [key for key in ("tool_calls", "name") if key in formed and not formed[key]]
+    return without(formed, left_out) if left_out or formed != row else row
+
+
+def _form_fields(row: Row) -> Iterator[tuple[str, object]]:
+    """Yield the fields of a chat message that differ in the form of OpenAI's API."""
+    calls, content = row.get("tool_calls"), row.get("content")
+    if is_list(calls):
+        formed = [_in_call_form(call) for call in calls if as_mapping(call)]
+        if formed != [*calls]:
+            yield "tool_calls", formed
+    if row.get("tool_call_id") is not None:
+        yield "tool_call_id", read_id(row["tool_call_id"])
+    if row.get("role") in ("user", "assistant") and isinstance(name := row.get("name"), str):
+        yield "name", NOT_IN_NAMES.sub("_", name)[:MAX_NAME]
+    if is_list(content):
+        yield "content", _in_content_form(row, content)
+
+
+def _in_call_form(call: object) -> object:
+    """Return a call as one of a function, with a type and a name, and a text as its id."""
+    fields = as_mapping(call)
+    function = as_mapping(fields.get("function"))
+    if fields.get("type") == "custom" or not (function or "name" in fields):
+        return call
+    formed = fields if function else without(fields, {"name", "arguments"})
+    function = function or {key: fields[key] for key in ("name", "arguments") if key in fields}
+    id_ = {} if fields.get("id") is None else {"id": read_id(fields["id"])}
+    named = {**function, "name": read_text(function.get("name")) or NO_NAME}
+    return {**formed, **id_, "type": "function", "function": named}
+
+
+def _in_content_form(row: Row, content: Sequence[object]) -> object:
+    """Return parts in their form; None if there are none beside calls, JSON for a tool's values."""
+    (message,) = ROWS.read(row, "")
+    if message.role is Role.TOOL and message.content and not read_content(content):
+        return message.content
+    parts = [_in_part_form(part) for part in content if is_valid_part(part)]
+    if not parts and message.tool_calls:
+        return None
+    return content if parts == [*content] else parts
+
+
+def _in_part_form(part: object) -> object:
+    """Return a text as a part with a type."""
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    fields = as_mapping(part)
+    return part if "type" in fields or "text" not in fields else {"type": "text", **fields}
 
 
 def _write_call(given: Row, call: ToolCall) -> Row:

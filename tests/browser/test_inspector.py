@@ -81,7 +81,7 @@ async def test_two_clicks_lead_from_a_sentence_to_its_reason(
     assert decision["smallest_budget"]
     for text in (
         "Key box beside the door, code 4471.",
-        "With the first turn and all newer ones, it exceeds the tokens for history.",
+        "With the first turn and all newer turns, it exceeds the tokens for history.",
         f"{decision['tokens']}, with the 1 other message of its turn",
         f"{decision['smallest_budget']:,} tokens for history (memory_tokens)",
     ):

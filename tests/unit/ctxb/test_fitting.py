@@ -253,23 +253,18 @@ def test_calls_get_their_type() -> None:
     assert [decision.reason for decision in fitted.decisions] == ["form_mended", *["fits"] * 3]
 
 
+LOOK = {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+
+
 @pytest.mark.parametrize(
     ("given", "formed"),
     [
+        ({"role": "user", "tool_calls": []}, {"role": "user"}),
+        ({"role": "user", "name": "Ana María"}, {"role": "user", "name": "Ana_María"}),
+        ({"role": "user", "name": ""}, {"role": "user"}),
         (
-            {"role": "assistant", "content": "So.", "tool_calls": []},
-            {"role": "assistant", "content": "So."},
-        ),
-        (
-            {"role": "user", "content": "So?", "name": "Ana María"},
-            {"role": "user", "content": "So?", "name": "Ana_María"},
-        ),
-        (
-            {"role": "user", "content": ["So", {"type": "text", "text": "?"}]},
-            {
-                "role": "user",
-                "content": [{"type": "text", "text": "So"}, {"type": "text", "text": "?"}],
-            },
+            {"role": "user", "content": ["So", {"text": "?"}, None]},
+            {"role": "user", "content": [{"type": "text", "text": each} for each in ("So", "?")]},
         ),
     ],
 )
@@ -277,10 +272,41 @@ def test_chat_messages_get_the_form_of_the_api(
     given: dict[str, Any], formed: dict[str, Any]
 ) -> None:
     """What OpenAI's API would refuse is changed, and the decision says so."""
-    fitted = fit([given], 100)
+    fitted = fit([{"content": "So?", **given}], 100)
 
-    assert fitted.messages == [formed]
+    assert fitted.messages == [{"content": "So?", **formed}]
     assert (fitted.decisions[0].outcome, fitted.decisions[0].reason) == ("repaired", "form_mended")
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [{"id": "1", "name": "look", "arguments": "{}"}],
+        [{"id": "1", "function": {}, "name": "look", "arguments": "{}"}],
+        [{**LOOK, "type": "tool_call"}, None],
+        [{**LOOK, "id": 1}],
+    ],
+)
+def test_calls_get_the_form_of_the_api(calls: list[object]) -> None:
+    """Whatever it is that their library makes of them."""
+    result = {"role": "tool", "tool_call_id": "1", "content": "There."}
+    fitted = fit([{"role": "assistant", "content": [], "tool_calls": calls}, result], 100)
+
+    called = {"role": "assistant", "content": None, "tool_calls": [LOOK]}
+    assert fitted.messages == [called, result]
+    assert [each.reason for each in fitted.decisions] == ["form_mended", "fits"]
+
+
+def test_what_is_in_the_form_stays_the_same_object() -> None:
+    """Tuples are as good as lists, and a result's name is no speaker's."""
+    rows: list[dict[str, Any]] = [
+        {"role": "assistant", "content": None, "tool_calls": (LOOK,)},
+        {"role": "tool", "tool_call_id": "1", "content": "There.", "name": "fs/look"},
+        {"role": "user", "content": ({"type": "text", "text": "So?"},)},
+    ]
+    assert all(map(is_, fit(rows, 100).messages, rows))
+    values = {**rows[1], "content": [{"km": 4}]}
+    assert fit([rows[0], values], 100).messages[1]["content"] == '[{"km": 4}]'
 
 
 def test_ids_become_texts() -> None:
@@ -388,7 +414,49 @@ def test_answers_leave_no_room_empty() -> None:
     # none of the first answers can open it, and all else that fits is there
     fitted = fit([long, answer, long, answer, *cat, asked], 40)
     assert fitted.messages == [*cat, asked]
-    assert [each.reason for each in fitted.decisions][:4] == ["no_room", "no_opening"] * 2
+    assert [each.reason for each in fitted.decisions][:4] == [
+        "no_room",
+        "no_opening",
+        "no_room",
+        "no_room",
+    ]
+
+
+def test_the_best_message_stays_beside_answers_without_an_opener() -> None:
+    """An answer of no relevance that can't open what is kept costs nothing else its place."""
+    story = {"role": "user", "content": "Tell me a long story about the sea and the wind. " * 2}
+    yes = {"role": "assistant", "content": "Yes."}
+    engine = {"role": "user", "content": "The engine of the boat takes 10W-40 oil, 4 litres. " * 2}
+    asked = {"role": "user", "content": "Which oil does the engine of the boat take?"}
+    rows = [story, yes, engine, {"role": "assistant", "content": "Noted."}, asked]
+
+    for budget in range(53, 66):
+        kept = fit(rows, budget)
+        assert engine in kept.messages
+        assert kept.messages[0]["role"] == "user"
+
+
+def test_a_call_of_gemini_leaves_its_room_to_others() -> None:
+    """If no message of the user before it fits, the rest is filled by the score."""
+    small = [says("user", "My cat is Mimi."), says("model", "Noted: Mimi."), says("user", "Short.")]
+    call = says("model", {"functionCall": {"name": "look", "args": {"q": "engine oil boat"}}})
+    response = {"name": "look", "response": {"r": "the engine of the boat needs oil 10W-40"}}
+    rows: list[dict[str, Any]] = [
+        *small,
+        says("model", "Which oil does the engine of the boat need? 10W-40."),
+        *(says("user", "Explain the engine of the boat. " * 20), call),
+        *(says("user", {"functionResponse": response}), says("model", "Oil.")),
+        says("user", "Which oil does the engine of the boat need?"),
+    ]
+    fitted = fit(rows, 75)
+
+    assert fitted.messages == [*rows[:4], *rows[7:]]
+    assert [each.reason for each in fitted.decisions][4:7] == ["no_room", *["no_opening"] * 2]
+
+
+def says(role: str, part: str | dict[str, Any]) -> dict[str, Any]:
+    """Return a content of Gemini's with one part."""
+    return {"role": role, "parts": [{"text": part} if isinstance(part, str) else part]}
 
 
 def test_a_reason_never_contradicts_the_scores() -> None:

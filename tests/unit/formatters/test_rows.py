@@ -107,28 +107,6 @@ def test_contents(content: object, text: str) -> None:
     assert read_content(content) == text
 
 
-@pytest.mark.parametrize(
-    ("content", "text", "partial"),
-    [
-        ({"fare": 40}, '{"fare": 40}', False),
-        ([{"city": "Málaga"}, 7], '[{"city": "Málaga"}, 7]', False),
-        (5, "5", False),
-        ({"text": "40 euros", "fare": 40}, "40 euros", False),
-        ([{"type": "audio", "data": "…"}], "", True),
-        (b"bytes", "", True),
-    ],
-)
-def test_a_result_that_is_a_value_is_read_as_json(
-    content: object, text: str, partial: bool
-) -> None:
-    """It says something; parts that are no text are skipped, as in any message."""
-    result = read_row({"role": "tool", "content": content})
-    said = read_row({"role": "user", "content": content})
-
-    assert (result.content, result.partial) == (text, partial)
-    assert said.content == read_content(content)
-
-
 NESTED = {
     "id": "c1",
     "type": "function",

@@ -122,13 +122,14 @@ def test_results_without_an_id(specs: str, expected: dict[str, str]) -> None:
         ("a1:c a2:? t1:c t2:c", {"a1.0": "t1", "duplicates": "t2"}),
         ("a:? t:x t2", {"a.0": "t2", "orphans": "t"}),
         ("a:?.f t=g:x", {"orphans": "t"}),
-        ("a/r1:? t/r2:x", {"orphans": "t"}),
+        ("a:? u t:x", {"orphans": "t"}),
+        ("a1:? a2 t:x", {"orphans": "t"}),
         ("t:x a:?", {"orphans": "t"}),
         ("a:? t!:x", {"orphans": "t!"}),
     ],
 )
 def test_results_with_an_id_that_no_call_has(specs: str, expected: dict[str, str]) -> None:
-    """They answer calls without an id that no result without one answers."""
+    """They answer calls without an id in the message that they directly follow."""
     assert answered(specs) == expected
 
 

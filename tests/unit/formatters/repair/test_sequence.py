@@ -7,7 +7,7 @@ import pytest
 from formatters.model import Message, Role, ToolCall
 from formatters.repair.calls import repair_calls
 from formatters.repair.matching import CANCELLED, PENDING
-from formatters.repair.sequence import EMPTY, RepairedSequence, repair
+from formatters.repair.sequence import EMPTY, NO_TEXT, RepairedSequence, repair
 
 ROLES = {"u": Role.HUMAN, "a": Role.AI, "t": Role.TOOL, "s": Role.OTHER}
 
@@ -220,7 +220,10 @@ def test_mended_calls() -> None:
 def test_empty_results() -> None:
     """A tool that said nothing has answered."""
     assert outcome_of("a:c1 t_:c1") == ("a t_", "t_=empty_result")
-    assert repair(messages("a:c1 t_:c1")).messages[1].content == EMPTY
+    caller, result = messages("a:c1 t_:c1")
+    assert repair([caller, result]).messages[1].content == EMPTY
+    # one that has something else says so
+    assert repair([caller, replace(result, partial=True)]).messages[1].content == NO_TEXT
 
 
 @pytest.mark.parametrize("spec", ["u:c1", "u!:c1"])
