@@ -90,6 +90,25 @@ def clear_results(entry: Entry, ids: frozenset[str]) -> Entry:
     return replace(entry, native=native, results=results, reasons=reasons, shorten=shorten)
 
 
+def shorten(entry: Entry, room: int, count: Count) -> SentEntry | None:
+    """Return the entry with as many characters per message as fit, by binary search."""
+    if entry.shorten is None or room <= 0:
+        return None
+    best = None
+    low, high = MIN_CHARS, max(entry.longest, MIN_CHARS)
+    while low <= high:
+        # the smallest first: if that doesn't fit, nothing does
+        chars = (low + high) // 2 if best else low
+        shorter = entry.shorten(chars)
+        tokens = last_tokens(shorter, count)
+        if tokens <= room:
+            best = SentEntry(shorter, tokens)
+            low = chars + 1
+        else:
+            high = chars - 1
+    return best
+
+
 @dataclass(frozen=True, slots=True)
 class _Fitting:
     """A block of history, and the tokens that its entries may use."""
@@ -210,25 +229,7 @@ class _Fitting:
             entry = clear_results(entry, group.cleared)
         if remaining.tokens_last <= self.room:
             return SentEntry(entry, remaining.tokens)
-        return self._shorten(entry)
-
-    def _shorten(self, entry: Entry) -> SentEntry | None:
-        """Return the entry with as many characters per message as fit, by binary search."""
-        if entry.shorten is None or self.room <= 0:
-            return None
-        best = None
-        low, high = MIN_CHARS, max(entry.longest, MIN_CHARS)
-        while low <= high:
-            # the smallest first: if that doesn't fit, nothing does
-            chars = (low + high) // 2 if best else low
-            shorter = entry.shorten(chars)
-            tokens = last_tokens(shorter, self.count)
-            if tokens <= self.room:
-                best = SentEntry(shorter, tokens)
-                low = chars + 1
-            else:
-                high = chars - 1
-        return best
+        return shorten(entry, self.room, self.count)
 
     # --- summaries ---
 

@@ -27,7 +27,7 @@ from service.budget.decisions import (
     decide_on_entry,
     list_ids,
 )
-from service.budget.fit_history import fit_history
+from service.budget.fit_history import fit_history, shorten
 from service.budget.select_rows import RankRows, continues, fold, make_key, score_forms, select_rows
 from service.budget.strategies.oldest_first import OldestFirst
 from service.budget.strategies.relevance import WHOLE_TURN_SHARE, Relevance
@@ -38,6 +38,10 @@ MAX_EXPLAINED: Final = 1_000
 #: If all of history fits, but not what its turns cut, the least share of its tokens that has to be
 #: left for that; with less, only the newest turns are shown, and the rest may be recalled.
 LEAST_FOR_PARTS: Final = 0.25
+#: Of a newest turn that takes more than half of the tokens, long messages are cut so that others
+#: have about those of two passages, or two thirds of the tokens where that is less.
+TOKENS_BESIDE_TURN: Final = 330
+CUT_TURN_SHARE: Final = 1 / 3
 #: About as many characters as a token has.
 CHARS_PER_TOKEN: Final = 4
 
@@ -80,7 +84,7 @@ def fit_recall(block: Block, request: RecallRequest, room: int, count: Count) ->
     recent = request.strategy.recent(make_groups(newest, count), tokens)
     shown = tuple(entries[group.index] for group in recent.kept)
     if len(shown) == 1 and not request.strategy.stable_prefix:
-        shown = (_latest_that_fit(shown[0], int(tokens * WHOLE_TURN_SHARE), count),)
+        shown = (_shrink(shown[0], request.rows, tokens, count),)
     newest_turns = replace(block, entries=shown, moves=not recent.stable_prefix)
     fitted = fit_history(newest_turns, _NEWEST, room, count)
     return _with_recalled(block, fitted, request, room, count)
@@ -111,6 +115,22 @@ def _hidden_results(entry: Entry) -> set[str]:
     """Return the ids of the tool results of which a turn shows the call only."""
     hidden = (m.id for m in entry.messages if m.role is Role.TOOL and m.content.strip())
     return {id_ for id_ in hidden if entry.reasons.get(id_) == "call_only"}
+
+
+def _shrink(turn: Entry, rows: Block, tokens: int, count: Count) -> Entry:
+    """Return what is shown of the newest turn beside rows of others; of native ones, all messages.
+
+    Of a turn that takes more than its share, that is its last answers, else its messages cut.
+    """
+    half = int(tokens * WHOLE_TURN_SHARE)
+    turn = _latest_that_fit(turn, half, count)
+    most = max(int(tokens * CUT_TURN_SHARE), tokens - TOKENS_BESIDE_TURN)
+    own = {message.id for message in turn.messages}
+    has_others = any(row.messages[0].id not in own for row in rows.entries)
+    if turn.native or not has_others or last_tokens(turn, count) <= max(half, most):
+        return turn
+    cut = shorten(turn, most, count)
+    return cut.entry if cut else turn
 
 
 def _latest_that_fit(turn: Entry, room: int, count: Count) -> Entry:
@@ -196,9 +216,15 @@ def recall_rows(
 def _find_shown(newest: Block, rows: Sequence[Entry]) -> tuple[set[int], set[int]]:
     """Return the rows that the newest turns show, by their indices.
 
-    The second set has those that they show in part, of which another part may be recalled.
+    The second set has those that they show in part, of which another part may be recalled. What was
+    cut for the budget isn't shown.
     """
-    shown_ids = {message.id for entry in newest.entries for message in entry.messages}
+    shown_ids = {
+        message.id
+        for entry in newest.entries
+        for message in entry.messages
+        if entry.reasons.get(message.id) != "shortened"
+    }
     shown_ids = shown_ids.difference(*map(_hidden_results, newest.entries))
     shown = {i for i, row in enumerate(rows) for message in row.messages if message.id in shown_ids}
     partly = {i for i in shown if not newest.native and any(map(continues, rows[i].passages))}

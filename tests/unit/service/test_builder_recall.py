@@ -375,6 +375,23 @@ async def test_answers_of_a_run_that_is_shown_in_part_are_older(ask: Any) -> Non
     assert content.kept + content.dropped == len(fates) == 101
 
 
+async def test_a_long_newest_turn_leaves_room_for_rows(ask: Any) -> None:
+    """If it takes more than half, its messages are cut, and compete with others; alone it stays."""
+    said = "We talked about the weather of the day, and about the wind. " * 7
+    turn = [row(98, "HUMAN", said, run_id="last"), row(99, "AI", f"{said} So.", run_id="last")]
+    content = await ask([*history(m6=KEY), *turn], memory_tokens=280)
+    fates = {id_: each for each in content.decisions for id_ in each.message_ids}
+    sizes = content.usage.blocks
+
+    assert (fates["m6"].block, fates["m6"].decision) == ("RECALLED", "kept")
+    assert (fates["m98"].block, fates["m98"].decision) == ("RECALLED", "kept")
+    assert (fates["m99"].decision, fates["m99"].reason) == ("truncated", "shortened")
+    assert sizes["SHARED_MEMORY"] < 280 / 2
+    assert sizes["SHARED_MEMORY"] + sizes["RECALLED"] <= 280
+    alone = await ask(turn, memory_tokens=280)
+    assert [each.decision for each in alone.decisions] == ["kept"]
+
+
 async def test_of_a_long_newest_turn_the_end_is_shown(ask: Any) -> None:
     """Its last answers with their results take half; what matters of the rest is recalled."""
     day = "2025-03-01T12:00:{:02}Z"
