@@ -235,11 +235,15 @@ def _find_shown(newest: Block, rows: Sequence[Entry]) -> tuple[set[int], set[int
 
 def _find_asked(question: str, rows: Sequence[Entry]) -> set[int]:
     """Return the rows in which the human said what is the question now, by their indices."""
-    wanted, human = fold(question), Role.HUMAN
+    wanted, human, chars = fold(question), Role.HUMAN, len(question)
+    said = ((index, row.messages[0]) for index, row in enumerate(rows))
     return {
         index
-        for index, row in enumerate(rows)
-        if row.messages[0].role is human and fold(row.messages[0].content) == wanted
+        for index, message in said
+        if message.role is human
+        # most texts are much shorter or longer, and folding them takes time
+        if chars // 2 <= len(message.content) <= 2 * chars
+        if fold(message.content) == wanted
     }
 
 

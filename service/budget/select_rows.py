@@ -277,11 +277,14 @@ def most_tokens(entry: Entry, count: Count) -> int:
 def make_key(row: Entry) -> tuple[Role | None, str]:
     """Return what rows that say the same have in common: the speaker, and the text without case."""
     passage = row.passage
-    return (passage.speaker, fold(passage.text)) if passage else (None, fold(row.text))
+    return (passage.speaker, _fold_row(passage.text)) if passage else (None, _fold_row(row.text))
 
 
-@lru_cache(maxsize=4096)  # builds of one history compare the same rows
 def fold(text: str) -> str:
     """Return a text in a form that all texts have which say the same."""
     folded = unicodedata.normalize("NFC", text).casefold().replace(", ", " ")
     return " ".join(folded.split()).rstrip(_ENDINGS) or folded
+
+
+#: The same for the texts of rows: builds of one history compare the same ones.
+_fold_row: Final = lru_cache(maxsize=4096)(fold)
