@@ -39,7 +39,7 @@ def match_results(messages: Sequence[Message]) -> ResultMatches:
     if the run has such a call, else of any run. Failing that, it answers the nearest later call of
     its own run. A result without an id answers the nearest earlier unanswered call of its run, one
     of its name if it has a name. A result that directly follows a message whose calls lack ids, and
-    names an id that none has, answers one of these in the same way. Of the calls of one message the
+    whose id no call has, answers one of these in the same way. Of the calls of one message the
     first is the nearest. A placeholder, as of a context that was stored, answers only a call that
     no other result answers.
     """
@@ -136,11 +136,12 @@ def _match_following(
     }
     caller = 0
     for index, message in enumerate(messages) if unknown else ():
+        before = messages[caller]
         if message.role is not Role.TOOL:
             caller = index
-        elif index in unknown and messages[caller].role is Role.AI:
+        elif index in unknown and before.role is Role.AI and before.run_id == message.run_id:
             name = message.name and clean_name(message.name)
-            for position, call in enumerate(messages[caller].tool_calls):
+            for position, call in enumerate(before.tool_calls):
                 is_free = read_call_id(call) is None and (caller, position) not in by_call
                 if is_free and name in (None, clean_name(call.name)):
                     by_call[caller, position] = index

@@ -37,7 +37,7 @@ REASONS: Final = {
     "call_only": "only the tool call is shown",
     "message_chars": "it was longer than the limit of characters and was cut",
     "passages": "it was longer than the limit of characters, so its most relevant parts are shown",
-    "shortened": "its turn was too large for the budget, so that long messages were cut",
+    "shortened": "its turn was too large for its tokens, so that long messages were cut",
     "older": "with all newer turns, it exceeds the tokens that history may use",
     "middle": "with the first turn and all newer turns, it exceeds the tokens for history",
     "window": "it is outside the window of messages that the strategy keeps",

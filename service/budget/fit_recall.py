@@ -5,7 +5,7 @@ the highest scores first.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import chain, filterfalse
 from typing import Final
@@ -38,9 +38,8 @@ MAX_EXPLAINED: Final = 1_000
 #: If all of history fits, but not what its turns cut, the least share of its tokens that has to be
 #: left for that; with less, only the newest turns are shown, and the rest may be recalled.
 LEAST_FOR_PARTS: Final = 0.25
-#: The tokens that are left for recalled rows where messages of the newest turn are cut: about those
-#: of two passages, or what this share leaves, if that is less. With 250 tokens, this keeps 0.41
-#: instead of 0.31 of the evidence in chats with code.
+#: The tokens that recalled rows have beside a long newest turn, whose messages are cut: about those
+#: of two passages, or what this share leaves, if that is less. See bench/recall/README.md.
 TOKENS_BESIDE_TURN: Final = 330
 CUT_TURN_SHARE: Final = 1 / 3
 #: About as many characters as a token has.
@@ -84,11 +83,17 @@ def fit_recall(block: Block, request: RecallRequest, room: int, count: Count) ->
     tokens = room - fixed_tokens(newest, count)
     recent = request.strategy.recent(make_groups(newest, count), tokens)
     shown = tuple(entries[group.index] for group in recent.kept)
-    if len(shown) == 1 and not request.strategy.stable_prefix:
-        shown = (_shrink(shown[0], request.rows, tokens, count),)
     newest_turns = replace(block, entries=shown, moves=not recent.stable_prefix)
-    fitted = fit_history(newest_turns, _NEWEST, room, count)
-    return _with_recalled(block, fitted, request, room, count)
+
+    def fit(*turns: Entry) -> FittedBlock:
+        fitted = fit_history(replace(newest_turns, entries=turns), _NEWEST, room, count)
+        return _with_recalled(block, fitted, request, room, count)
+
+    if len(shown) != 1 or request.strategy.stable_prefix:
+        return fit(*shown)
+    turn = _latest_that_fit(shown[0], int(tokens * WHOLE_TURN_SHARE), count)
+    cut = None if block.native else _cut(turn, tokens, count)
+    return _fit_cut(turn, cut, fit, tokens, count) if cut else fit(turn)
 
 
 def _estimate_hidden(block: Block, rows: Block) -> int:
@@ -118,21 +123,37 @@ def _hidden_results(entry: Entry) -> set[str]:
     return {id_ for id_ in hidden if entry.reasons.get(id_) == "call_only"}
 
 
-def _shrink(turn: Entry, rows: Block, tokens: int, count: Count) -> Entry:
-    """Return what is shown of the newest turn: all of it, if it takes at most half of the tokens.
+def _fit_cut(
+    turn: Entry, cut: Entry, fit: Callable[[Entry], FittedBlock], tokens: int, count: Count
+) -> FittedBlock:
+    """Return the newest turn, cut only as far as the rows need it that are recalled beside it."""
+    least = fit(cut)
+    rows = least.recall.rows if least.recall else RecalledRows()
+    # rows are selected by the most tokens that each can have, one more than it has here
+    recalled = block_tokens(rows.sent, count) + len(rows.sent.entries) if rows.sent else 0
+    longer = _limit(turn, tokens - recalled, count) or cut
+    fitted = fit(longer)
+    kept = fitted.recall.rows.recalled if fitted.recall else frozenset()
+    return fitted if longer is turn or rows.recalled <= kept else least
 
-    Otherwise its last answers are shown; with a single answer, its long messages are cut, unless
-    they are native or no other row can be recalled.
+
+def _cut(turn: Entry, tokens: int, count: Count) -> Entry | None:
+    """Return the newest turn with its long messages cut, to leave tokens for rows that match.
+
+    None if it takes at most half of the tokens, leaves enough anyway, or can't be cut so far.
     """
-    half = int(tokens * WHOLE_TURN_SHARE)
-    turn = _latest_that_fit(turn, half, count)
     most = max(int(tokens * CUT_TURN_SHARE), tokens - TOKENS_BESIDE_TURN)
-    own = {message.id for message in turn.messages}
-    has_others = any(row.messages[0].id not in own for row in rows.entries)
-    if turn.native or not has_others or last_tokens(turn, count) <= max(half, most):
+    if last_tokens(turn, count) <= max(int(tokens * WHOLE_TURN_SHARE), most):
+        return None
+    return _limit(turn, most, count)
+
+
+def _limit(turn: Entry, room: int, count: Count) -> Entry | None:
+    """Return a turn that fits, whole or with its long messages cut; None if it can't be cut."""
+    if last_tokens(turn, count) <= room:
         return turn
-    cut = shorten(turn, most, count)
-    return cut.entry if cut else turn
+    cut = shorten(turn, room, count)
+    return cut.entry if cut else None
 
 
 def _latest_that_fit(turn: Entry, room: int, count: Count) -> Entry:
@@ -218,8 +239,8 @@ def recall_rows(
 def _find_shown(newest: Block, rows: Sequence[Entry]) -> tuple[set[int], set[int]]:
     """Return the rows that the newest turns show, by their indices.
 
-    The second set has those that they show in part, of which another part may be recalled. What was
-    cut for the budget isn't shown.
+    The second set has those that they show in part, of which another part may be recalled. Those
+    that were cut for the budget are in neither: they may be recalled as a whole.
     """
     shown_ids = {
         message.id

@@ -106,7 +106,11 @@ def fit_rows(
     within = drop_excess(_cleared_to_save(groups, fit.kept), protected, room)
     kept = open_answers(units, groups, within, room)
     if dropped_groups(within, kept):
-        scores = {i: own.score for i, own in fit.decisions.items() if own.score is not None}
+        scores = {
+            index: own.score
+            for index, own in fit.decisions.items()
+            if own.score is not None and own.reason in ("score", "no_room")
+        }
         kept = refill(units, groups, kept, scores, room)
         fit = _regrade(fit, scores, groups, kept, room)
     fitted = units.rows(kept)
@@ -115,8 +119,8 @@ def fit_rows(
         rows=fitted,
         tokens=sum(map(row_cost, fitted)),
         decisions=tuple(
-            _note_form(decide(index, row_cost(row)), is_formed=row is not given[index])
-            for index, row in enumerate(rows)
+            _note_form(decide(index, row_cost(row)), is_formed=row is not rows[index])
+            for index, row in enumerate(given)
         ),
         insufficient=len(within) < len(fit.kept),
     )
@@ -124,10 +128,15 @@ def fit_rows(
 
 def _read_chat(row: Row, index: int) -> Row:
     """Return a message in its API's form; raises `MessageError` if it can't be read."""
-    if isinstance(row.get("content"), str) and row.keys() <= {"role", "content"}:
+    content, place = row.get("content"), f"messages[{index}]"
+    if isinstance(content, str) and row.keys() <= {"role", "content"}:
         return row  # as most are
-    check_readable(row, f"messages[{index}]")
-    return in_chat_form(row)
+    if not isinstance(content, str):
+        check_readable(row, place)
+    formed = in_chat_form(row)
+    if formed is not row:
+        check_readable(row, place)
+    return formed
 
 
 def _note_form(decision: MessageDecision, *, is_formed: bool) -> MessageDecision:

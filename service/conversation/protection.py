@@ -79,21 +79,28 @@ def refill(
     An answer comes with a message of the user if it needs one in front of it.
     """
     filled, remaining = sorted(kept, key=_INDEX), room - cost(kept)
-    openers = _Openers(groups, remaining)
-    known = {group.index for group in kept}
-    others = [each for each in groups if each.index in scores and each.index not in known]
-    for group in sorted(others, key=lambda each: (scores[each.index], each.index), reverse=True):
-        if group.tokens > remaining or group.index in known:
-            continue
+    openers, known = _Openers(groups, remaining), {group.index for group in kept}
+
+    def add(group: Group) -> None:
         at = bisect_left(filled, group.index, key=_INDEX)
         before, after, added = filled[:at], filled[at : at + 1], [group]
         if _needs_opener(units, before, group) and openers.are_between(before, group):
             opener = openers.nearest(before, group, remaining - group.tokens)
             added = [opener, group] if opener else []
-        if added and not (after and _needs_opener(units, added, after[0])):
+        closes = after and openers.are_between(added, after[0])
+        if added and not (closes and _needs_opener(units, added, after[0])):
             filled[at:at] = added
             known.update(map(_INDEX, added))
-            remaining -= cost(added)
+
+    others = [each for each in groups if each.index in scores and each.index not in known]
+    others.sort(key=lambda each: (scores[each.index], each.index), reverse=True)
+    before = -1
+    while before < len(filled):  # what is added may open an answer with a higher score
+        before = len(filled)
+        for group in others:
+            if group.tokens <= remaining and group.index not in known:
+                add(group)
+                remaining = room - cost(filled)
     return tuple(filled)
 
 

@@ -258,10 +258,11 @@ def _with_json(call: object) -> object:
 
 
 def in_chat_form(row: Row) -> Row:
-    """Return a chat message as OpenAI's API requires it; one that is so already is returned itself.
+    """Return a chat message in the form of OpenAI's API; one in that form is returned itself.
 
-    Calls are functions with a type, and they, ids, names and parts have the types that it accepts.
-    Rows of history, which have other roles, and messages of blocks and parts are left as they are.
+    Its calls are of functions, with a type and a name, its ids are texts, its name has no blanks,
+    and its texts are parts with a type. Rows of history, which have other roles, and messages of
+    blocks and parts are returned themselves, too.
     """
     if row.get("role") not in CHAT_ROLES or shape_of(row) is not ROWS:
         return row
@@ -279,7 +280,7 @@ def _form_fields(row: Row) -> Iterator[tuple[str, object]]:
             yield "tool_calls", formed
     if row.get("tool_call_id") is not None:
         yield "tool_call_id", read_id(row["tool_call_id"])
-    if row.get("role") in ("user", "assistant") and isinstance(name := row.get("name"), str):
+    if row.get("role") != "tool" and isinstance(name := row.get("name"), str):
         yield "name", NOT_IN_NAMES.sub("_", name)[:MAX_NAME]
     if is_list(content):
         yield "content", _in_content_form(row, content)
@@ -314,7 +315,8 @@ def _in_part_form(part: object) -> object:
     if isinstance(part, str):
         return {"type": "text", "text": part}
     fields = as_mapping(part)
-    return part if "type" in fields or "text" not in fields else {"type": "text", **fields}
+    is_text = "type" not in fields and isinstance(fields.get("text"), str)
+    return {"type": "text", **fields} if is_text else part
 
 
 def _write_call(given: Row, call: ToolCall) -> Row:

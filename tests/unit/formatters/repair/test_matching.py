@@ -124,6 +124,7 @@ def test_results_without_an_id(specs: str, expected: dict[str, str]) -> None:
         ("a:?.f t=g:x", {"orphans": "t"}),
         ("a:? u t:x", {"orphans": "t"}),
         ("a1:? a2 t:x", {"orphans": "t"}),
+        ("a/r1:? t1/r2:x t2/r1:y", {"a.0": "t2", "orphans": "t1"}),
         ("t:x a:?", {"orphans": "t"}),
         ("a:? t!:x", {"orphans": "t!"}),
     ],
