@@ -392,6 +392,16 @@ async def test_a_long_newest_turn_leaves_room_for_rows(ask: Any) -> None:
     assert [each.decision for each in alone.decisions] == ["kept"]
 
 
+async def test_a_long_newest_turn_is_cut_only_for_rows_that_fit(ask: Any) -> None:
+    """If the only other row is too long for what it leaves, the turn is whole."""
+    said = "The wind is strong today, so we stay in the harbour and cook soup. " * 6
+    turn = [row(98, "HUMAN", "And?", run_id="last"), row(99, "AI", said, run_id="last")]
+    content = await ask([row(1, "HUMAN", "The key of the boat. " * 22), *turn], memory_tokens=150)
+    fates = {id_: each.decision for each in content.decisions for id_ in each.message_ids}
+
+    assert fates == {"m1": "dropped", "m98": "kept", "m99": "kept"}
+
+
 async def test_of_a_long_newest_turn_the_end_is_shown(ask: Any) -> None:
     """Its last answers with their results take half; what matters of the rest is recalled."""
     day = "2025-03-01T12:00:{:02}Z"
