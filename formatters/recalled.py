@@ -183,7 +183,8 @@ def _form(text: str, messages: Sequence[Message], view: MemoryView, index: int, 
     entry, message = _entry(text, messages, view, index), messages[0]
     if message.content.strip() in {"", said.strip()}:
         return entry
-    return replace(entry, reasons={**entry.reasons, message.id: "passages"})
+    reason = "passages" if said.strip() else "call_only"
+    return replace(entry, reasons={**entry.reasons, message.id: reason})
 
 
 def _entry(text: str, messages: Sequence[Message], view: MemoryView, index: int = 0) -> Entry:

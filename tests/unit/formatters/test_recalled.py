@@ -217,7 +217,7 @@ def test_arguments_that_annotations_leave_out_are_forms_of_a_row() -> None:
     (entry,) = recalled(facts(*called("So. " * 100, text="plan " * 30))).entries
     _, second = entry.passages
     assert second.text.startswith(' Nexus: [tool_use:write {"text": "plan plan')
-    assert second.reasons == {"b": "passages"}
+    assert second.reasons == {"b": "call_only"}
     # an annotation shows a single short argument, or none
     assert not recalled(facts(*called("So.", path="a.md"))).entries[0].passages
     assert not recalled(facts(*called("So."))).entries[0].passages
