@@ -129,7 +129,7 @@ def _fit_cut(
     """Return the newest turn, cut only as far as the rows need it that are recalled beside it."""
     least = fit(cut)
     rows = least.recall.rows if least.recall else RecalledRows()
-    # rows are selected by the most tokens that each can have, one more than it has here
+    # rows are selected by the most tokens that each can have: about one more than it has here
     recalled = block_tokens(rows.sent, count) + len(rows.sent.entries) if rows.sent else 0
     longer = _limit(turn, tokens - recalled, count) or cut
     fitted = fit(longer)

@@ -200,11 +200,11 @@ def _regrade(
     """Return a choice with the reasons for what was left out, after `refill` kept other groups."""
     ranked = sorted(scores, key=lambda index: (scores[index], index), reverse=True)
     selected, left = {group.index for group in kept}, room - cost(kept)
-    unopened = {group.index for group in groups if group.tokens <= left}
+    fitting = {group.index for group in groups if group.tokens <= left}
     decisions = dict(fit.decisions)
     for index, reason in explain_ranking(ranked, selected, ()).items():
         own = decisions[index]
-        if index in unopened:
+        if index in fitting:  # what fits is kept, unless it lacks a message of the user before it
             decisions[index] = own._replace(reason="no_opening")
         elif own.reason == "score":
             decisions[index] = own._replace(reason=reason)

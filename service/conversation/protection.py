@@ -10,6 +10,8 @@ from service.budget.groups import Group, cost
 from service.conversation.shapes import PARTS
 from service.conversation.units import Units
 
+_INDEX: Final = attrgetter("index")
+
 
 def pin_opener(groups: Sequence[Group]) -> Sequence[Group]:
     """Pin the user's message before a pinned unit that begins with a call, with a text at its end.
@@ -80,31 +82,37 @@ def refill(
     """
     filled, remaining = sorted(kept, key=_INDEX), room - cost(kept)
     openers, known = _Openers(groups, remaining), {group.index for group in kept}
-
-    def add(group: Group) -> None:
-        at = bisect_left(filled, group.index, key=_INDEX)
-        before, after, added = filled[:at], filled[at : at + 1], [group]
-        if _needs_opener(units, before, group) and openers.are_between(before, group):
-            opener = openers.nearest(before, group, remaining - group.tokens)
-            added = [opener, group] if opener else []
-        closes = after and openers.are_between(added, after[0])
-        if added and not (closes and _needs_opener(units, added, after[0])):
-            filled[at:at] = added
-            known.update(map(_INDEX, added))
-
     others = [each for each in groups if each.index in scores and each.index not in known]
     others.sort(key=lambda each: (scores[each.index], each.index), reverse=True)
-    before = -1
-    while before < len(filled):  # what is added may open an answer with a higher score
-        before = len(filled)
+    is_growing = True
+    while is_growing:  # what is added may open an answer with a higher score
+        is_growing = False
         for group in others:
-            if group.tokens <= remaining and group.index not in known:
-                add(group)
-                remaining = room - cost(filled)
+            if group.index in known or group.tokens > remaining:
+                continue
+            at = bisect_left(filled, group.index, key=_INDEX)
+            if added := _opened(units, openers, filled, at, group, remaining):
+                filled[at:at] = added
+                known.update(map(_INDEX, added))
+                remaining, is_growing = room - cost(filled), True
     return tuple(filled)
 
 
-_INDEX: Final = attrgetter("index")
+def _opened(
+    units: Units, openers: "_Openers", filled: Sequence[Group], at: int, group: Group, room: int
+) -> list[Group]:
+    """Return a group for a position among others, after a message of the user if it needs one.
+
+    Empty if that message doesn't fit, or if the group behind the position would then need one.
+    """
+    before, after, added = filled[:at], filled[at : at + 1], [group]
+    if _needs_opener(units, before, group) and openers.are_between(before, group):
+        opener = openers.nearest(before, group, room - group.tokens)
+        added = [opener, group] if opener else []
+    for following in after if added else ():
+        if _needs_opener(units, added, following) and openers.are_between(added, following):
+            return []
+    return added
 
 
 class _Openers:
