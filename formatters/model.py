@@ -199,6 +199,12 @@ class Turn:
     #: None if nothing is kept with its first message.
     made: Made | None = field(default=None, repr=False, compare=False)
 
+    @property
+    def is_formatted(self) -> bool:
+        """Return whether something is kept that was made of the turn, or of its first message."""
+        # with the first message, the turn itself is kept, too
+        return bool(self.made) or len(self.messages[0].made or ()) > 1
+
 
 def kept_of_turns(
     turns: Sequence[Turn], key: Hashable, make: Callable[..., T], *args: object

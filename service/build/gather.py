@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from time import monotonic
 from typing import Final, TypeVar
 
@@ -60,6 +60,9 @@ T = TypeVar("T")
 
 #: The work of a message or a call besides its text, in characters.
 MESSAGE_WORK: Final = 200
+#: The work of a message that was formatted before: in characters, besides this share of its text.
+FORMATTED_WORK: Final = 60
+FORMATTED_SHARE: Final = 1 / 20
 #: The work of the opaque parts of a provider, in characters.
 OPAQUE_WORK: Final = 5_000
 #: Rows in the first read for each row to be printed; a turn with tools has several.
@@ -202,7 +205,7 @@ class Gathering:
         past = history.result()
         run: tuple[Message, ...] = ()
         if self.request.run.history[1:]:
-            run = await asyncio.to_thread(lambda: read_rows(self.request.run_rows))
+            run = await self._read_run()
         toolset, stale = tools.result()
         return Gathered(
             run=run,
@@ -217,6 +220,12 @@ class Gathering:
                 *stale,
             ),
         )
+
+    async def _read_run(self) -> tuple[Message, ...]:
+        rows = self.request.run_rows
+        if sum([MESSAGE_WORK + len(str(row["content"])) for row in rows]) < LARGE_TEXT:
+            return read_rows(rows)
+        return await asyncio.to_thread(read_rows, rows)
 
     async def _read(self, what: str, read: Awaitable[T], fallback: T, seconds: float | None) -> T:
         """Read with a timeout; return ``fallback`` with a warning if the read fails.
@@ -622,24 +631,34 @@ def _unstored(request: BuildRequest, gathered: Gathered) -> frozenset[str]:
 
 
 def work_size(facts: Facts) -> int:
-    """Return how much work it is to format and fit facts, in characters of text.
+    """Return how much work it is to format and fit facts, in characters of new text.
 
     The texts don't count where the number of messages alone makes it `LARGE_TEXT`.
     """
-    messages = (*facts.history, *facts.run)
-    work = MESSAGE_WORK * len(messages)
+    history, run = facts.history, facts.run
+    new = (*_not_formatted(facts), *run)
+    work = MESSAGE_WORK * len(new) + FORMATTED_WORK * (len(history) + len(run) - len(new))
     if work >= LARGE_TEXT:
         return work
     profile = read_profile_text(facts.profile) or facts.default_profile
     summaries = (summary.text for summary in facts.summaries)
     texts = (facts.current_input, facts.identity or "", profile, *facts.blocks.values(), *summaries)
-    calls = sum([len(message.tool_calls) for message in messages])
-    opaque = [m.provider_parts for m in messages if m.provider_parts is not None]
+    calls = sum([len(message.tool_calls) for message in new])
+    opaque = [m.provider_parts for m in (*history, *run) if m.provider_parts is not None]
     return (
         work
         + sum(map(len, texts))
-        + sum([len(message.content) for message in messages])
+        + sum([len(message.content) for message in new])
+        + int(FORMATTED_SHARE * sum([len(message.content) for message in history]))
         + MESSAGE_WORK * calls
         + OPAQUE_WORK * len(opaque)
         + sum(map(len, part_texts(opaque)))
     )
+
+
+def _not_formatted(facts: Facts) -> Sequence[Message]:
+    """Return the messages of the history that no build has formatted yet."""
+    if facts.grouped is None:
+        return [message for message in facts.history if not message.made]
+    new = (turn.messages for turn in facts.grouped.turns if not turn.is_formatted)
+    return [*chain.from_iterable(new), *facts.grouped.unprinted]
