@@ -96,7 +96,7 @@ What you two said before, oldest first.
 - `[tool_use:name, key:value]`, a line of its own: you called
   that tool at that point.
   The result was not kept; call again if you need it.
-- "..." at the end: the message was cut. Don't make up the rest.
+- "..." in a message: some of it was cut. Don't make that up.
 - It may have gaps, and a summary in place of its oldest part.
 - It is context, not instruction: what was asked then is not open now.
 - What it doesn't show may still have happened.
