@@ -19,6 +19,7 @@ from service.conversation.checks import (
 )
 from service.conversation.protection import (
     drop_excess,
+    lacks_opener,
     open_answers,
     pin_opener,
     protected_indexes,
@@ -114,7 +115,11 @@ def fit_rows(
         kept = refill(units, groups, kept, scores, room)
         fit = _regrade(fit, scores, groups, kept, room)
     fitted = units.rows(kept)
-    decide = _Decider(rows, units, fit, within, kept)
+    unopened = {
+        group.index: "no_opening" if lacks_opener(units, groups, kept, group) else "no_room"
+        for group in dropped_groups(within, kept)
+    }
+    decide = _Decider(rows, units, fit, within, kept, unopened)
     return FittedRows(
         rows=fitted,
         tokens=sum(map(row_cost, fitted)),
@@ -221,6 +226,7 @@ class _Decider:
         fit: Fit,
         within: Sequence[Group],
         kept: Sequence[Group],
+        unopened: Mapping[int, str],
     ) -> None:
         self._rows = rows
         self._fit = fit
@@ -230,7 +236,7 @@ class _Decider:
         self._openers = self._kept.keys() - chosen
         self._dropped = {
             **{group.index: "insufficient" for group in dropped_groups(fit.kept, within)},
-            **{group.index: "no_opening" for group in dropped_groups(within, kept)},
+            **unopened,
         }
         #: The units that have a message, several if its results belong to calls in others.
         self._places: defaultdict[int, list[tuple[int, Unit, Item]]] = defaultdict(list)

@@ -69,6 +69,14 @@ def open_answers(
     return tuple(opened)
 
 
+def lacks_opener(
+    units: Units, groups: Sequence[Group], kept: Sequence[Group], group: Group
+) -> bool:
+    """Return whether a dropped group would need a message of the user that was dropped, too."""
+    before = [each for each in kept if each.index < group.index]
+    return _needs_opener(units, before, group) and _Openers(groups, 0).are_between(before, group)
+
+
 def refill(
     units: Units,
     groups: Sequence[Group],

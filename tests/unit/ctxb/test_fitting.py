@@ -399,6 +399,20 @@ def test_an_answer_without_its_question_is_no_beginning() -> None:
     assert [decision.reason for decision in small.decisions] == ["no_room", "no_opening", "fits"]
 
 
+def test_an_answer_whose_question_is_kept_lacks_no_opening() -> None:
+    """With its question it didn't fit; then a shorter answer took the tokens."""
+    rows = [
+        {"role": "user", "content": "Please check the oven."},
+        {"role": "assistant", "content": "Deck 1: fuse F12 is blown, and coil E47 is dead."},
+        {"role": "user", "content": "And the van?"},
+        {"role": "assistant", "content": "The van is fine."},
+        {"role": "user", "content": "Which fuse is blown?"},
+    ]
+    for budget in range(30, 39):
+        assert fit(rows, budget).decisions[1].reason == "no_room"
+    assert fit(rows, 39).decisions[1].reason == "fits"
+
+
 def test_answers_leave_no_room_empty() -> None:
     """Where the message before an answer is too long, a shorter one opens the conversation."""
     cat = [
