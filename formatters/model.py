@@ -413,6 +413,8 @@ class Entry:
     passages: tuple["Entry", ...] = ()
     #: Return the form that shows some of these passages, given by their indices in order.
     join: Callable[[Sequence[int]], "Entry"] | None = None
+    #: Of a row that may be recalled: return forms that show a passage of at most n characters each.
+    split: Callable[[int], tuple["Entry", ...]] | None = None
     made: Made = field(default_factory=dict, init=False, repr=False, compare=False)
     #: Its cost by the counter that counted it last: an ``EntryCost``, apart from ``made``
     #: since every build reads it from every entry.

@@ -97,6 +97,10 @@ def _message_entry(messages: Sequence[Message], view: MemoryView, guard: Guard) 
     entry = _entry(f"{speaker}:{format_row([message], view, guard)}", messages, view)
     if not _is_split(limit):
         return entry
+    if len(message.content) > LEAST_CHARS:
+        entry = _with_split(
+            entry, lambda chars: _message_entry(messages, _limited(view, chars), guard)
+        )
     arguments = list_arguments(message.tool_calls)
     spans = _find_long(message.content, limit)
     if not spans and not arguments:
@@ -143,6 +147,10 @@ def _result_entry(result: Message, row: Sequence[Message], view: MemoryView, gua
     limit = view.tool_result_chars
     if not _is_split(limit):
         return entry
+    if len(result.content) > LEAST_CHARS:
+        entry = _with_split(
+            entry, lambda chars: _result_entry(result, row, _limited(view, chars), guard)
+        )
     spans, whole = _find_long(result.content, limit), replace(view, tool_result_chars=None)
 
     def join(indices: Sequence[int]) -> Entry:
@@ -163,6 +171,15 @@ def _with_passages(
         passage = said and said._replace(continues_code=True)
         passages[index] = replace(passages[index], passage=passage)
     return replace(entry, passages=tuple(passages), join=join) if passages else entry
+
+
+def _with_split(entry: Entry, make: Callable[[int], Entry]) -> Entry:
+    """Return an entry that can be split; ``make`` returns it with another limit of characters."""
+    return replace(entry, split=lambda chars: make(chars).passages)
+
+
+def _limited(view: MemoryView, chars: int) -> MemoryView:
+    return replace(view, message_chars=chars, tool_result_chars=chars)
 
 
 def _is_split(limit: int | None) -> TypeGuard[int]:

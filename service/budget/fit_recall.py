@@ -11,7 +11,7 @@ from itertools import chain, filterfalse
 from typing import Final
 
 from formatters.model import BEYOND_LIMIT, Block, Count, Entry, Role
-from formatters.recalled import insert_day_lines
+from formatters.recalled import LEAST_CHARS, insert_day_lines
 from service.budget.counting import (
     block_tokens,
     entry_tokens,
@@ -195,7 +195,15 @@ def recall_rows(
     ranked = forms.rank(excluded, partly)
     room -= fixed_tokens(request.rows, count)
     keys = _list_keys(rows, shown | _find_asked(request.question, rows), partly)
-    selection = select_rows(forms, ranked, keys, room, count)
+    in_newest = {message.id for entry in newest.entries for message in entry.messages}
+    in_newest = in_newest.difference(*map(_hidden_results, newest.entries))
+
+    def find_narrower(index: int) -> Entry | None:
+        row = rows[index]
+        is_shown = row.messages[0].id in in_newest
+        return None if is_shown else _find_narrower(row, request.rank)
+
+    selection = select_rows(forms, ranked, keys, room, count, find_narrower)
     selected, tag = selection.shown, request.rows.tag
     called, best = _find_called(rows, selected.keys()), forms.find_best(ranked)
 
@@ -234,6 +242,14 @@ def recall_rows(
         ],
         decide=decide,
     )
+
+
+def _find_narrower(row: Entry, rank: RankRows) -> Entry | None:
+    """Return the best short passage of a row; None for a row that has no more characters."""
+    passages = row.split(LEAST_CHARS) if row.split else ()
+    scores = rank([each.passage for each in passages if each.passage])
+    best = max(range(len(scores)), key=scores.__getitem__, default=None)
+    return None if best is None else passages[best]
 
 
 def _find_shown(newest: Block, rows: Sequence[Entry]) -> tuple[set[int], set[int]]:

@@ -23,11 +23,19 @@ FURTHER_SHARE: Final = 0.8
 #: It is below `FURTHER_SHARE`, so that another passage that answers comes before them.
 BESIDE_SHARE: Final = 0.75
 
+#: The least tokens for a narrower passage of a row that doesn't fit, and the most rows of which one
+#: is tried. Only while nothing is selected: later ones cost more than they gain.
+NARROW_TOKENS: Final = 30
+MAX_NARROWED: Final = 3
+
 #: What may differ at the end of texts that say the same.
 _ENDINGS: Final = ".!, "
 
 #: Score the rows that may be recalled by their relevance to the current input.
 RankRows = Callable[[Sequence[Passage]], Sequence[float]]
+#: Return the best passage of a row, by its index, that is narrower than its forms; None without
+#: one.
+Narrow = Callable[[int], Entry | None]
 
 
 class Forms(NamedTuple):
@@ -155,15 +163,19 @@ class RowSelection:
     _further: list[int] = field(default_factory=list)
     #: The rows that have got a form since they were counted.
     _grown: set[int] = field(default_factory=set)
+    #: The rows of which a narrower passage was tried.
+    _narrowed: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         days = [row.day for row in self.forms.rows]
         self._runs = [*accumulate(map(ne, days, days[1:]), initial=0)]
         self._remaining = self.room
 
-    def add(self, index: int) -> bool:
-        """Select a form if it fits, and return whether it does."""
-        form, row = self.forms.entries[index], self.forms.row_of[index]
+    def add(self, index: int, narrower: Entry | None = None) -> bool:
+        """Select a form, or a narrower one of its row, if it fits; return whether it does."""
+        form, row = narrower or self.forms.entries[index], self.forms.row_of[index]
+        if row in self.shown and row in self._narrowed:
+            return False
         least = -(-len(form.text) // MAX_CHARS_PER_TOKEN)
         if least > self._remaining and not self._make_room(index, least):
             return False
@@ -186,6 +198,16 @@ class RowSelection:
         else:
             self.shown[row], self.tokens[row], self._chosen[row] = form, tokens, [index]
         return True
+
+    def narrow(self, index: int, narrower: Narrow) -> bool:
+        """Select a narrower passage of a form's row if it fits, and return whether it does."""
+        row = self.forms.row_of[index]
+        is_tried = row in self._narrowed or len(self._narrowed) == MAX_NARROWED
+        if is_tried or self._remaining < NARROW_TOKENS:
+            return False
+        self._narrowed.add(row)
+        passage = narrower(row)
+        return passage is not None and self.add(index, passage)
 
     def _make_room(self, index: int, tokens: int) -> bool:
         """Join forms, which may leave more room, and return whether it is enough for a form."""
@@ -245,11 +267,13 @@ def select_rows(
     shown_keys: Set[tuple[Role | None, str]],
     room: int,
     count: Count,
+    narrower: Narrow = lambda _: None,
 ) -> RowSelection:
     """Select rows, or passages of them, that fit together into ``room`` tokens.
 
     ``ranked`` has indices of forms, the first to be selected first, ``shown_keys`` the keys of
-    texts that are shown anyway.
+    texts that are shown anyway. ``narrower`` is asked for a passage of the best row if none of its
+    forms fits.
     """
     selection = RowSelection(forms, ranked, room, count)
     known_keys, missed = set(shown_keys), set[int]()
@@ -259,7 +283,7 @@ def select_rows(
         key = make_key(forms.entries[index])
         if key in known_keys:
             selection.repeated.add(index)
-        elif selection.add(index):
+        elif selection.add(index) or (not selection.shown and selection.narrow(index, narrower)):
             known_keys.add(key)
             missed.clear()
         else:

@@ -30,9 +30,7 @@ from formatters.model import (
     Row,
     Summary,
     Tag,
-    ToolCall,
 )
-from formatters.printed import list_arguments
 from formatters.recalled import HEADER, insert_day_lines, make_day_line, recalled
 from formatters.rows import read_content, read_role, read_row, read_rows, sort_messages
 from service.budget.counting import (
@@ -398,12 +396,12 @@ class Fetching:
     def _with_handle(self, entry: Entry) -> Entry:
         """Return a form of a row with why it isn't whole, and with a handle if it needs one.
 
-        The handle is that of its first message that is cut, also in the arguments of its calls.
+        The handle is that of its first message that is cut; of calls mostly a part is shown.
         """
         cut = [
             message.id
             for message in entry.messages
-            if entry.reasons.get(message.id) in _CUT or not _are_annotated(message.tool_calls)
+            if entry.reasons.get(message.id) in _CUT or message.tool_calls
         ]
         reasons = {m.id: "partial" for m in entry.messages if m.partial or m.id in cut}
         named = cut or ([entry.messages[0].id] if self._content.with_ids else [])
@@ -809,11 +807,6 @@ def _readable(rows: Sequence[Row]) -> tuple[Message, ...]:
     return tuple(message for message in read_rows(rows) if message.role is not Role.OTHER)
 
 
-def _are_annotated(calls: Sequence[ToolCall]) -> bool:
-    """Return whether the annotations of calls show all that is known of them."""
-    return not list_arguments(calls) and all(call.arguments is not None for call in calls)
-
-
 def _searched_text(row: Row) -> str:
     """Return the text of a row with its calls, which few rows have."""
     return full_text(read_row(row)) if row.get("metadata") else read_content(row["content"])
@@ -826,4 +819,3 @@ def _checked_lines(wanted: tuple[int, int], message: Message) -> tuple[int, int]
         detail = f"the message has {number} lines"
         raise InvalidRequestError(f"/content/lines: {detail}", [Problem("/content/lines", detail)])
     return wanted[0], min(wanted[1], number)
-

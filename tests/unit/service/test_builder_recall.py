@@ -126,8 +126,12 @@ async def test_the_newest_turn_stays_in_its_place(ask: Any) -> None:
 
 async def test_a_row_that_is_passed_over_is_too_long(ask: Any) -> None:
     """Its reason says so instead of naming scores, and it has the tokens that were counted."""
-    rows = history(m6=KEY, m8="Where is the spare key of the cabin? " * 12)
-    content = await ask(rows, memory_tokens=170)
+    long = "Where is the spare key of the cabin? " * 12
+    content = await ask(history(m6=KEY, m8=long, m9="Spare key of the cabin: where?"))
+    assert {each.decision for each in content.decisions if "m8" in each.message_ids} == {"kept"}
+    content = await ask(
+        history(m6=KEY, m8=long, m9="Spare key of the cabin: where?"), memory_tokens=170
+    )
     decision = next(each for each in content.decisions if "m8" in each.message_ids)
     kept = next(each for each in content.decisions if "m6" in each.message_ids)
 
@@ -392,11 +396,37 @@ async def test_a_long_newest_turn_leaves_room_for_rows(ask: Any) -> None:
     assert [each.decision for each in alone.decisions] == ["kept"]
 
 
+@pytest.mark.parametrize("layout", ["tagged", "chat"])
+async def test_of_the_best_row_a_part_is_shown_if_it_does_not_fit(ask: Any, layout: str) -> None:
+    """Of a result, too; with more tokens, it is the usual part."""
+    lines = [f"2026-11-05 03:{n:02} deck {n % 4} temperature {200 + n} status ok" for n in range(60)]
+    lines[33] = "2026-11-05 03:33 deck 1: spare key of the cabin lost"
+    call = {"tool_calls": [{"id": "c", "name": "read_log", "arguments": {"path": "log"}}]}
+    rows = [
+        row(0, "HUMAN", "Read the log", run_id="a"),
+        row(1, "AI", "", run_id="a", metadata=call),
+        row(2, "TOOL", "\n".join(lines), run_id="a", metadata={"tool_call_id": "c"}),
+        row(3, "HUMAN", "Thanks", run_id="b"),
+        row(4, "AI", "You're welcome", run_id="b"),
+    ]
+    found = []
+    for tokens in (90, 170, 600):
+        content = await ask(rows, layout=layout, memory_tokens=tokens)
+        fates = {id_: each for each in content.decisions for id_ in each.message_ids}
+        shown = [line for m in content.messages for line in str(m["content"]).split("\n")]
+        logged = sum(line.startswith("| 2026") for line in shown)
+        found.append((fates["m2"].reason, f"| {lines[33]}" in shown, logged))
+    assert found[:2] == [("call_only", False, 0), ("passages", True, 3)]
+    assert found[2][:2] == ("passages", True)
+    assert found[2][2] > 9
+
+
 async def test_a_long_newest_turn_is_cut_only_for_rows_that_fit(ask: Any) -> None:
     """If the only other row is too long for what it leaves, the turn is whole."""
+    dense = "\U0001f511 " * 90
     said = "The wind is strong today, so we stay in the harbour and cook soup. " * 6
     turn = [row(98, "HUMAN", "And?", run_id="last"), row(99, "AI", said, run_id="last")]
-    content = await ask([row(1, "HUMAN", "The key of the boat. " * 22), *turn], memory_tokens=150)
+    content = await ask([row(1, "HUMAN", f"The key {dense}"), *turn], memory_tokens=150)
     fates = {id_: each.decision for each in content.decisions for id_ in each.message_ids}
 
     assert fates == {"m1": "dropped", "m98": "kept", "m99": "kept"}

@@ -695,21 +695,6 @@ async def test_a_ranked_row_with_a_call_is_not_whole(calling: ContextBuilder) ->
     assert f"\n Nexus [{make_handle('m1')}]: I write it.\n[tool_use:write {{" in answer.text
 
 
-async def test_a_ranked_row_whose_annotation_shows_the_whole_call_is_whole(
-    make_builder: MakeBuilder,
-) -> None:
-    """It needs no handle; a call whose arguments can't be read does."""
-    builder = make_builder()
-    for n, arguments in enumerate([{"city": "Riga"}, "{city"]):
-        call = {"tool_calls": [{"id": f"c{n}", "name": "weather", "arguments": arguments}]}
-        await builder.history.append("o", [row(n, "AI", "", run_id=f"r{n}", metadata=call)])
-
-    answer = await recall(builder, query="weather")
-
-    assert [m.whole for m in answer.messages] == [True, False]
-    assert "\n Nexus:\n[tool_use:weather, city:Riga]" in answer.text
-
-
 async def test_a_result_may_be_left_out_though_its_call_is_shown(calling: ContextBuilder) -> None:
     """It is counted, and the next page shows it."""
     answer = await recall(calling, query="I write it", max_tokens=86)
