@@ -92,23 +92,24 @@ def rank(question: str, passages: Sequence[Passage], now: datetime | None = None
     return [int((score - least) / cost * UNITS + 0.5) / UNITS for score, cost in pairs]
 
 
-def has_match(question: str, passages: Sequence[Passage], now: datetime | None) -> bool:
-    """Return whether a passage has a word of the question, in any form, or of a kind it names.
+def find_matches(question: str, passages: Sequence[Passage], now: datetime | None) -> list[bool]:
+    """Return for each passage whether it has a word of the question, or of a kind it names.
 
-    Half of the question's runs of letters are as good: they are a word in another form, or a
-    mistyped one. A question that names a day is about what was said then, whatever the words.
+    A word counts in any form. Half of the question's runs of letters are as good: they are a word
+    in another form, or a mistyped one. A question that names a day is about what was said then,
+    whatever the words, so it matches all passages.
     """
     if not passages:
-        return False
+        return []
     read = read_question(question, passages, now)
     if find_days(read.text, now):
-        return True
+        return [True] * len(passages)
     terms, runs = read.stems.keys() | read.kinds, read.grams.keys()
     least = max(len(runs) * LEAST_RUNS, 1)
-    return any(
+    return [
         not terms.isdisjoint(each.stems) or len(runs & each.grams.keys()) >= least
         for each in read_corpus(passages, read.language).analyses
-    )
+    ]
 
 
 def _weigh(features: Mapping[str, Values], weights: Mapping[str, float]) -> list[float]:

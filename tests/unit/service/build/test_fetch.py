@@ -107,6 +107,18 @@ async def test_pages_show_each_message_once(builder: ContextBuilder) -> None:
     assert answer.left_out == 0
 
 
+async def test_the_first_page_of_a_query_shows_what_is_relevant(builder: ContextBuilder) -> None:
+    """Messages without its words that are far from those with them are on the next page."""
+    answer = await recall(builder, query="flowerpot", max_tokens=2_000)
+    following = await recall(builder, **answer.next[0])
+
+    assert "m6" in ids(answer)
+    assert answer.usage.total < 1_000
+    assert answer.left_out_ids == ids(following)
+    assert len({*ids(answer), *ids(following)}) == 40
+    assert following.next == []
+
+
 async def test_ids_can_be_shown(builder: ContextBuilder) -> None:
     """For going on around a message that was found."""
     answer = await recall(builder, query="Where is the spare key?", with_ids=True)
