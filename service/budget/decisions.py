@@ -43,7 +43,7 @@ REASONS: Final = {
     "window": "it is outside the window of messages that the strategy keeps",
     "score": "others score higher and fill the tokens for history",
     "no_room": "it is too long for the tokens that others left",
-    "recalled": "it is relevant to the current input, so it is among the recalled messages",
+    "recalled": "its score for the current input is among the best that fit, so it is recalled",
     "repeated": "the input, or another message that is shown, says the same",
     "not_chosen": "its strategy left it out and gave no reason",
     "too_large": "it does not fit into the tokens that history may use, not even shortened",

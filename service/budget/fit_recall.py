@@ -28,7 +28,15 @@ from service.budget.decisions import (
     list_ids,
 )
 from service.budget.fit_history import fit_history, shorten
-from service.budget.select_rows import RankRows, continues, fold, make_key, score_forms, select_rows
+from service.budget.select_rows import (
+    Narrow,
+    RankRows,
+    continues,
+    fold,
+    make_key,
+    score_forms,
+    select_rows,
+)
 from service.budget.strategies.oldest_first import OldestFirst
 from service.budget.strategies.relevance import WHOLE_TURN_SHARE, Relevance
 
@@ -195,15 +203,7 @@ def recall_rows(
     ranked = forms.rank(excluded, partly)
     room -= fixed_tokens(request.rows, count)
     keys = _list_keys(rows, shown | _find_asked(request.question, rows), partly)
-    in_newest = {message.id for entry in newest.entries for message in entry.messages}
-    in_newest = in_newest.difference(*map(_hidden_results, newest.entries))
-
-    def find_narrower(index: int) -> Entry | None:
-        row = rows[index]
-        is_shown = row.messages[0].id in in_newest
-        return None if is_shown else _find_narrower(row, request.rank)
-
-    selection = select_rows(forms, ranked, keys, room, count, find_narrower)
+    selection = select_rows(forms, ranked, keys, room, count, _narrower(newest, rows, request.rank))
     selected, tag = selection.shown, request.rows.tag
     called, best = _find_called(rows, selected.keys()), forms.find_best(ranked)
 
@@ -244,12 +244,24 @@ def recall_rows(
     )
 
 
-def _find_narrower(row: Entry, rank: RankRows) -> Entry | None:
-    """Return the best short passage of a row; None for a row that has no more characters."""
-    passages = row.split(LEAST_CHARS) if row.split else ()
-    scores = rank([each.passage for each in passages if each.passage])
-    best = max(range(len(scores)), key=scores.__getitem__, default=None)
-    return None if best is None else passages[best]
+def _narrower(newest: Block, rows: Sequence[Entry], rank: RankRows) -> Narrow:
+    """Return what finds the best short passage of a row; None for rows of which turns show a part.
+
+    A row that has no more characters has no such passage, either.
+    """
+    in_newest = {message.id for entry in newest.entries for message in entry.messages}
+    shown = in_newest.difference(*map(_hidden_results, newest.entries))
+
+    def find(index: int) -> Entry | None:
+        row = rows[index]
+        if row.split is None or row.messages[0].id in shown:
+            return None
+        passages = row.split(LEAST_CHARS)
+        scores = rank([each.passage for each in passages if each.passage])
+        best = max(range(len(scores)), key=scores.__getitem__, default=None)
+        return None if best is None else passages[best]
+
+    return find
 
 
 def _find_shown(newest: Block, rows: Sequence[Entry]) -> tuple[set[int], set[int]]:

@@ -365,10 +365,14 @@ async def test_what_a_build_had_is_shown_as_its_own(
     await expect(field).to_have_attribute("placeholder", "500")
     await field.fill("63")
     await expect(page.locator(".wrong")).to_have_text("A whole number of at least 64")
-    await expect(page.get_by_text("Change something")).to_be_visible()
+    await expect(page.get_by_text("A field has no valid value.")).to_be_visible()
     await field.fill("64")
     await expect(page.locator(".wrong")).to_have_text("")
     await expect(page.get_by_text("fewer would be kept")).to_be_visible()
+    await field.fill("6")
+    await page.get_by_label("Layout").select_option("chat")
+    await expect(page.get_by_text("A field has no valid value.")).to_be_visible()
+    await expect(page.get_by_text("would be kept")).to_have_count(0)
 
 
 async def test_another_model_can_be_tried(
@@ -384,6 +388,7 @@ async def test_another_model_can_be_tried(
     await field.press("Enter")
     settings = page.get_by_role("region", name="Settings that differ")
     await expect(settings).to_contain_text("gpt-5")
+    await expect(page.get_by_text("The token limit would be")).to_be_visible()
     assert [body for body in asked if body] == [{"model": "gpt-5"}]
     await field.fill("")
     await field.press("Enter")

@@ -21,10 +21,14 @@ export function whatIf(build, owner) {
   const status = el("p", { class: "conclusion", role: "status" });
   const ask = asking(build, owner, results, status);
   const wishes = {};
+  const invalid = new Set();
+  // null is the build's own value; undefined is no valid one
   const wish = (name, value) => {
-    if (value === null) delete wishes[name];
+    if (value === undefined) invalid.add(name);
+    else invalid.delete(name);
+    if (value === null || value === undefined) delete wishes[name];
     else wishes[name] = value;
-    ask({ ...wishes });
+    ask({ ...wishes }, invalid.size > 0);
   };
   status.textContent = "Change something: nothing is stored, recorded or sent.";
   return el(
@@ -48,11 +52,11 @@ function asking(build, owner, results, status) {
   let timer = 0;
   let running = null;
   let known = null;
-  return (wishes) => {
+  return (wishes, isInvalid) => {
     clearTimeout(timer);
     running?.abort();
-    if (!Object.keys(wishes).length) {
-      status.textContent = "As it was.";
+    if (isInvalid || !Object.keys(wishes).length) {
+      status.textContent = isInvalid ? "A field has no valid value." : "As it was.";
       results.replaceChildren();
       return;
     }
@@ -66,7 +70,8 @@ function asking(build, owner, results, status) {
         const found = await post(path, wishes, { owner, signal });
         const messages = await known;
         if (signal.aborted) return;
-        status.textContent = conclusion(build, found.build);
+        const limit = wishes.max_tokens ?? build.usage.budget;
+        status.textContent = conclusion(build, found.build, limit);
         results.replaceChildren(outcome(build, found, messages));
       } catch (error) {
         if (error.name === "AbortError") return;
@@ -77,7 +82,7 @@ function asking(build, owner, results, status) {
   };
 }
 
-function conclusion(then, now) {
+function conclusion(then, now, limit) {
   const { outcomes } = now.summary;
   const all = candidates(outcomes);
   const more = outcomes.kept - then.summary.outcomes.kept;
@@ -88,7 +93,10 @@ function conclusion(then, now) {
   const read = (found) => candidates(found) - (found.not_read ?? 0);
   const history = `Read from the history as it is now: ${number(read(outcomes))} of ${count(all, "message")}`;
   const before = `; the build had read ${number(read(then.summary.outcomes))}.`;
-  return `${change} (${number(outcomes.kept)} of ${number(all)}), ${tokens} tokens. ${history}${before}`;
+  // another model has another limit, unless the request or the settings have one
+  const given = now.usage.budget;
+  const applied = given === limit ? "" : ` The token limit would be ${number(given)}.`;
+  return `${change} (${number(outcomes.kept)} of ${number(all)}), ${tokens} tokens.${applied} ${history}${before}`;
 }
 
 function outcome(then, { build: now, comparison: found }, messages) {
@@ -125,7 +133,10 @@ function budget(usage, wish) {
   // a slider snaps to its steps, so that the build's own limit has to be set apart
   range.value = usage.budget;
   const changed = (from, to) => () => {
-    if (!from.validity.valid || !from.value) return;
+    if (!from.validity.valid || !from.value) {
+      wish("max_tokens", undefined);
+      return;
+    }
     to.value = from.value;
     const value = Number(from.value);
     wish("max_tokens", value === usage.budget ? null : value);
@@ -169,7 +180,8 @@ function memory(own, wish) {
     input.ariaInvalid = String(!valid);
     wrong.textContent = valid ? "" : `A whole number of at least ${LEAST_MEMORY}`;
     const value = input.value ? Number(input.value) : own;
-    if (valid) wish("memory_tokens", value === own ? null : value);
+    if (!valid) wish("memory_tokens", undefined);
+    else wish("memory_tokens", value === own ? null : value);
   });
   return el("label", { class: "field" }, el("span", {}, "Tokens for history"), input, wrong);
 }
