@@ -44,7 +44,12 @@ def read_law(text: str) -> Iterator[str]:
 
 @lru_cache(maxsize=4_096)
 def is_plain(line: str) -> bool:
-    """Return whether a line is of letters, digits, marks, blanks and the signs of sentences."""
+    """Return whether a line is of letters, digits, marks, blanks and the signs of sentences.
+
+    So is a line of three dots, which passages have where text is left out.
+    """
+    if line == "...":
+        return True
     kinds = {char: unicodedata.category(char) for char in line}
     words = {char for char, kind in kinds.items() if kind[0] in "LM" or kind in {"Nd", "Zs"}}
     return kinds[line[0]][0] in "LN" and set(line) - words <= SIGNS
