@@ -38,17 +38,17 @@ def past_warnings(past: Sequence[Row], pointer: str, now: datetime) -> Iterator[
     """Yield the warnings of rows at a pointer; ``now`` is the time of the input."""
     foreign = [*foreign_shapes(past, pointer)]
     yield from foreign or _misnamed_contents(past, pointer)
-    yield from _misnamed_keys(past, pointer)
+    yield from misnamed_keys(past, pointer)
     yield from _system_messages(past, pointer)
     yield from _duplicate_ids(past, pointer)
     yield from _odd_times(past, pointer, now)
 
 
-def _misnamed_keys(past: Sequence[Row], pointer: str) -> Iterator[WarningRecord]:
+def misnamed_keys(rows: Sequence[Row], pointer: str) -> Iterator[WarningRecord]:
     """Warn of keys that look like those that are read; all others are the sender's own."""
     compared: set[tuple[str, ...]] = set()
     warned: set[tuple[str, str]] = set()
-    for index, place, given in _with_other_keys(past):
+    for index, place, given in _with_other_keys(rows):
         names = _EXTRA_KEYS if place else _ROW_KEYS
         missing = [name for name in names if name not in given]
         for key in islice((str(key) for key in given if key not in names), MAX_COMPARED):

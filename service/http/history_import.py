@@ -9,7 +9,7 @@ import structlog
 from pydantic import Field
 
 from formatters.model import Row
-from service.build.brought_rows import explain_foreign
+from service.build.brought_rows import explain_foreign, misnamed_keys
 from service.errors import InvalidRequestError, Problem, RowRefusedError
 from service.http.endpoint import Body, EndpointCall, validated
 from service.http.error_responses import HttpError
@@ -61,7 +61,8 @@ async def import_history(call: EndpointCall) -> Imported:
         kept = await history.rows(owner_key, ids) if stored < len(rows) else ()
     conflicts = find_conflicts(body.rows, kept, body.conversation_id)
     log.info("history.imported", owner_key=owner_key, rows=stored, conflicts=len(conflicts))
-    known, warnings = len(rows) - stored, tuple(_warn_of_foreign(rows))
+    misnamed = misnamed_keys([row.given for row in body.rows], "/rows")
+    known, warnings = len(rows) - stored, (*_warn_of_foreign(rows), *misnamed)
     return Imported(stored=stored, known=known, conflicts=conflicts, warnings=warnings)
 
 

@@ -10,7 +10,7 @@ import structlog
 from formatters.model import Message, Role, Row
 from formatters.rows import read_role
 from formatters.times import parse_timestamp
-from service.build.brought_rows import explain_foreign
+from service.build.brought_rows import explain_foreign, misnamed_keys
 from service.config.settings import Settings
 from service.errors import (
     BusError,
@@ -191,6 +191,9 @@ class Recorder:
         names = {"owner_key": row.owner_key, "row_id": row.id, "entry": delivery.token}
         if new and (reason := explain_foreign(fields)):
             log.warning("recorder.not_read", **names, reason=reason)
+        for warning in misnamed_keys([row.given] if new else (), ""):
+            pointer = (warning.pointer or "").removeprefix("/0")
+            log.warning("recorder.unknown_key", **names, reason=f"{pointer} {warning.detail}")
         # the first row of an id stays
         stored = [] if new else await self._history.rows(row.owner_key, [row.id])
         if stored and row.differs(stored[0]):

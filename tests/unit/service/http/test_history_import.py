@@ -122,6 +122,15 @@ async def test_a_row_that_is_none_refuses_all(
     assert list(await problems(make_builder(), body)) == [f"/rows/1/{place}"]
 
 
+async def test_a_misspelt_key_has_a_warning(make_builder: MakeBuilder) -> None:
+    """At the first row that has it."""
+    found = await imported(make_builder(), {"rows": [ROW, {**ROW, "id": "m2", "runId": "r"}]})
+    (warning,) = found.warnings
+
+    assert (warning.code, warning.pointer) == ("unknown_key", "/rows/1/runId")
+    assert warning.detail == "is ignored; did you mean run_id?"
+
+
 USE = {"type": "tool_use", "id": "c1", "name": "find", "input": {}}
 RESULT = {"type": "tool_result", "tool_use_id": "c1", "content": "a pot"}
 

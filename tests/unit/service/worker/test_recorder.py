@@ -96,6 +96,21 @@ async def test_calls_of_another_api_are_stored_with_a_warning(
     )
 
 
+async def test_a_misspelt_key_is_logged(make_builder: MakeBuilder) -> None:
+    """Once for a row that is new; keys of the sender's own are not."""
+    row = {"id": "t", "owner_key": "o", "role": "tool", "content": "15 degrees", "source": "met"}
+    async with open_memory_bus(BusOptions(), MemoryHub()) as bus:
+        for _ in range(2):
+            sent = {**row, "conversation_id": "c", "toolcallid": "w1"}
+            await bus.append(Topics.TOOLS_RESULTS, json.dumps(sent).encode())
+        with capture_logs() as logs:
+            await Recorder(make_builder().history, bus, Settings()).take_new()
+
+    (line,) = [each for each in logs if each["event"] == "recorder.unknown_key"]
+    assert (line["owner_key"], line["row_id"], line["log_level"]) == ("o", "t", "warning")
+    assert line["reason"] == "/toolcallid is ignored; did you mean tool_call_id?"
+
+
 @pytest.mark.parametrize(("number", "text"), [(1, "once"), (2, "2 times")])
 def test_one_attempt_is_counted_as_one(number: int, text: str) -> None:
     """In the reasons of dead letters."""
