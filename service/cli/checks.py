@@ -1,6 +1,7 @@
 """The checks of ``ctxb doctor``: functions from settings to findings, in the table ``CHECKS``."""
 
 import asyncio
+import json
 import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -137,7 +138,8 @@ async def check_default_strategy(settings: Settings) -> AsyncIterator[Finding]:
     for plugin, problem in find_broken_plugins().items():
         yield fail("strategy", f"{plugin}: {problem}", "correct or uninstall the package")
     strategies = configured_strategies(settings)
-    yield ok("strategy", f"{settings.budget.strategy}, one of {len(strategies)}")
+    name = json.dumps(settings.budget.strategy).strip('"')
+    yield ok("strategy", f"{name}, one of {len(strategies)}")
 
 
 async def try_budget(settings: Settings) -> list[str]:

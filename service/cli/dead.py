@@ -256,6 +256,9 @@ async def _matching(
 
 def print_rows(listed: Sequence[Mapping[str, Any]]) -> None:
     """Print a table of `list_fields`, in the order given."""
+    if not listed:
+        console().print("No such dead letters.")
+        return
     numbers = ["Attempts", "Bytes"]
     rows = []
     for fields in listed:

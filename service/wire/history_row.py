@@ -13,10 +13,10 @@ from pydantic import (
     model_validator,
 )
 
-from formatters.model import Row
+from formatters.model import Role, Row
 from formatters.rows import as_mapping, read_content, read_role
 from formatters.times import parse_timestamp
-from service.errors import InvalidRequestError
+from service.errors import InvalidRequestError, not_among
 from service.wire.payload import clean_json, read_json
 from service.wire.validation import Id, OwnerKey, check_ids, explain_misnamed_content
 
@@ -160,10 +160,14 @@ def read_row(model: type[AnyRow], payload: bytes, *, max_bytes: int) -> AnyRow:
     try:
         return model.model_validate(clean_json(raw))
     except ValidationError as error:
-        # without the value that `invalid` quotes: it gets into logs and dead letters
+        # without most values that `invalid` quotes: it gets into logs and dead letters
         first = error.errors()[0]
         pointer = "".join(f"/{step}" for step in first["loc"])
         detail = first["msg"].removeprefix("Value error, ")
         if first["type"] == "missing":
             detail = "is required"
+        if first["type"] == "literal_error":  # of the role
+            detail += not_among(first["input"], detail)
+            if read_role(first["input"]) is Role.HUMAN:
+                detail += "; history.import takes rows of all roles"
         raise InvalidRequestError(f"{pointer or 'the row'}: {detail}") from error

@@ -96,7 +96,8 @@ def test_entries_are_listed_and_shown(ctxb: Ctxb) -> None:
 
 def test_an_empty_dead_letter_is_listed(ctxb: Ctxb) -> None:
     """As nothing."""
-    assert ctxb("dead", "ls").exit_code == Exit.OK
+    empty = ctxb("dead", "ls")
+    assert (empty.exit_code, empty.stdout) == (Exit.OK, "No such dead letters.\n")
     assert json.loads(ctxb("dead", "ls", "--json").stdout) == []
     done = ctxb("dead", "retry", "--all")
     assert done.stdout == "0 entries put back\n"

@@ -14,6 +14,18 @@ def payload(**fields: Any) -> bytes:
     return json.dumps({"id": "m1", "owner_key": "ana", "role": "ai", **fields}).encode()
 
 
+@pytest.mark.parametrize(
+    ("role", "meant"),
+    [("assistent", "did you mean assistant?"), ("user", "history.import takes rows of all roles")],
+)
+def test_a_wrong_role_is_named(role: str, meant: str) -> None:
+    """With what was meant, or where such rows go."""
+    with pytest.raises(InvalidRequestError) as raised:
+        read_row(ResultRow, payload(role=role, content="Hello"), max_bytes=1_000)
+    expected = f"/role: Input should be 'ai', 'assistant' or 'tool', not '{role}'; {meant}"
+    assert str(raised.value) == expected
+
+
 @pytest.mark.parametrize("model", [ImportRow, ResultRow])
 @pytest.mark.parametrize("key", ["Content", "text", "message", "parts"])
 def test_content_at_another_key_is_refused(model: type[ImportRow], key: str) -> None:
