@@ -399,7 +399,8 @@ async def test_a_long_newest_turn_leaves_room_for_rows(ask: Any) -> None:
 @pytest.mark.parametrize("layout", ["tagged", "chat"])
 async def test_of_the_best_row_a_part_is_shown_if_it_does_not_fit(ask: Any, layout: str) -> None:
     """Of a result, too; with more tokens, it is the usual part."""
-    lines = [f"2026-11-05 03:{n:02} deck {n % 4} temperature {200 + n} status ok" for n in range(60)]
+    status = "temperature {} status ok"
+    lines = [f"2026-11-05 03:{n:02} deck {n % 4} {status.format(200 + n)}" for n in range(60)]
     lines[33] = "2026-11-05 03:33 deck 1: spare key of the cabin lost"
     call = {"tool_calls": [{"id": "c", "name": "read_log", "arguments": {"path": "log"}}]}
     rows = [
