@@ -199,18 +199,13 @@ class Turn:
     #: None if nothing is kept with its first message.
     made: Made | None = field(default=None, repr=False, compare=False)
 
-    @property
-    def is_formatted(self) -> bool:
-        """Return whether something is kept that was made of the turn, or of its first message."""
-        # with the first message, the turn itself is kept, too
-        return bool(self.made) or len(self.messages[0].made or ()) > 1
-
 
 def kept_of_turns(
     turns: Sequence[Turn], key: Hashable, make: Callable[..., T], *args: object
 ) -> list[T]:
     """Return what `kept` does for each turn, which is made of the turn and other arguments."""
-    found: list[Any] = [turn.made and turn.made.get(key) for turn in turns]  # mostly all of them
+    # mostly all of them; another thread may fill what is empty here
+    found: list[Any] = [turn.made.get(key) if turn.made else None for turn in turns]
     return [
         value or kept(turn.made, key, make, turn, *args)
         for turn, value in zip(turns, found, strict=True)

@@ -19,6 +19,7 @@ from formatters.model import (
     Facts,
     Message,
     Omission,
+    PreviewLimit,
     Role,
     Tag,
     ToolCall,
@@ -97,23 +98,27 @@ def _limit_messages(units: Sequence[AtomicUnit], limit: int | None) -> Sequence[
 _UNCHANGED: Final = RepairedSequence(messages=(), filtered={}, changed={}, synthetic=frozenset())
 
 
+def unit_key(facts: Facts) -> tuple[Guard, PreviewLimit | None, bool]:
+    """Return the key with which the entry of a unit is kept: all that it depends on."""
+    return facts.guard, facts.offload, facts.recall_tool
+
+
 def _kept_entries(
     units: Sequence[AtomicUnit], repaired: RepairedSequence, facts: Facts
 ) -> tuple[Entry, ...]:
     """Return the entries of units; those of units that no repair has changed are made once."""
     touched = repaired.changed.keys() | repaired.synthetic
-    # all that an entry depends on
-    form = facts.guard, facts.offload, facts.recall_tool
-    shown = Facts(current_input="", guard=form[0], offload=form[1], recall_tool=form[2])
+    guard, offload, recall_tool = key = unit_key(facts)
+    shown = Facts(current_input="", guard=guard, offload=offload, recall_tool=recall_tool)
 
     def entry_of(unit: AtomicUnit) -> Entry:
         made = unit[0].made
         if made is None or not touched.isdisjoint([message.id for message in unit]):
             return _entry(unit, repaired, facts)
-        entry = made.get(form)
+        entry = made.get(key)
         if isinstance(entry, Entry) and entry.messages == unit:
             return entry
-        return keep(made, form, _entry(unit, _UNCHANGED, shown))
+        return keep(made, key, _entry(unit, _UNCHANGED, shown))
 
     return tuple(map(entry_of, units))
 

@@ -1,6 +1,6 @@
 """The `[RECALLED]` block: messages of older turns that are relevant to the input, one per entry."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Final, TypeGuard
@@ -38,16 +38,20 @@ LEAST_CHARS: Final = 200
 HEADER: Final = f"[{Tag.RECALLED} {COUNT_MARK}]\nEarlier messages that may matter now, by day:\n\n"
 
 
+def turn_key(facts: Facts) -> Hashable:
+    """Return the key with which the entries of a turn are kept."""
+    return (_entries, *facts.memory.recalling().form, facts.guard)
+
+
 def recalled(facts: Facts) -> Block:
     """Show every message of the history that may be recalled, each before its tool results.
 
     Entries don't include their day line: `insert_day_lines` adds it once for neighbours.
     """
     turns, guard = grouped_history(facts).turns, facts.guard
-    view = facts.memory.recalling()
-    form = (_entries, *view.form, guard)
     # rows of a turn that is kept are formatted once
-    of_turns = kept_of_turns(turns, form, _entries, view, guard)
+    view = facts.memory.recalling()
+    of_turns = kept_of_turns(turns, turn_key(facts), _entries, view, guard)
     entries = tuple(chain.from_iterable(of_turns))
     if facts.similarities:
         entries = tuple([_with_similarity(entry, facts.similarities) for entry in entries])

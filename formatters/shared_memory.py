@@ -1,6 +1,6 @@
 """The `[SHARED_MEMORY]` block: the earlier conversation, one entry per turn."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial
 from typing import Final
 
@@ -43,6 +43,11 @@ UNREAD: Final = "(Previous conversations could not be read)"
 _UNPRINTED: Final = {Role.OTHER: "role", Role.TOOL: "tool_only"}
 
 
+def turn_key(facts: Facts) -> Hashable:
+    """Return the key with which the entry of a turn is kept."""
+    return (_entry, *facts.memory.form, facts.guard)
+
+
 def shared_memory(facts: Facts) -> Block:
     """Show the history, oldest first: human messages with their time, answers indented."""
     history = grouped_history(facts)
@@ -51,11 +56,10 @@ def shared_memory(facts: Facts) -> Block:
     opens = not turns or turns[0].messages[0].role is Role.HUMAN
     stable_header = facts.memory.header == "still"
     view, guard = facts.memory, facts.guard
-    form = (_entry, *view.form, guard)
     return Block(
         tag=Tag.SHARED_MEMORY,
         header=STABLE_HEADER if stable_header else HEADER,
-        entries=tuple(kept_of_turns(turns, form, _entry, view, guard)),
+        entries=tuple(kept_of_turns(turns, turn_key(facts), _entry, view, guard)),
         placeholder=_placeholder(facts, beyond),
         gives_way=TrimPolicy.BY_STRATEGY,
         placeholder_when_cut=NONE_FITS,

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 import structlog
 
+from formatters import native, recalled, shared_memory
 from formatters.friends_info import read_profile_text
 from formatters.model import Facts, GroupedHistory, Message, Passage, Role, Row, Summary
 from formatters.rows import counted, fix_surrogates, group_history, read_rows, sort_messages
@@ -62,7 +63,7 @@ T = TypeVar("T")
 MESSAGE_WORK: Final = 200
 #: The work of a message that was formatted before: in characters, besides this share of its text.
 FORMATTED_WORK: Final = 60
-FORMATTED_SHARE: Final = 1 / 20
+FORMATTED_SHARE: Final = 1 / 8
 #: The work of the opaque parts of a provider, in characters.
 OPAQUE_WORK: Final = 5_000
 #: Rows in the first read for each row to be printed; a turn with tools has several.
@@ -657,8 +658,17 @@ def work_size(facts: Facts) -> int:
 
 
 def _not_formatted(facts: Facts) -> Sequence[Message]:
-    """Return the messages of the history that no build has formatted yet."""
-    if facts.grouped is None:
-        return [message for message in facts.history if not message.made]
-    new = (turn.messages for turn in facts.grouped.turns if not turn.is_formatted)
-    return [*chain.from_iterable(new), *facts.grouped.unprinted]
+    """Return the messages of the history that no build has formatted as this one will."""
+    turns, keys = facts.grouped.turns if facts.grouped else (), []
+    if facts.layout == "tagged":
+        keys.append(shared_memory.turn_key(facts))
+    if facts.recalls:
+        keys.append(recalled.turn_key(facts))
+    new = [turn.messages for turn in turns if any(key not in (turn.made or ()) for key in keys)]
+    in_turns = [*chain.from_iterable(new), *(facts.grouped.unprinted if facts.grouped else ())]
+    if facts.layout == "tagged":
+        return in_turns
+    # the entry of a unit, whose other messages are results, is kept with its first message
+    key = native.unit_key(facts)
+    alone = [m for m in facts.history if key not in (m.made or ()) and m.role is not Role.TOOL]
+    return max(in_turns, alone, key=len)

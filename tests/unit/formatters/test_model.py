@@ -8,8 +8,10 @@ from formatters.model import (
     Entry,
     Made,
     ToolCall,
+    Turn,
     join_blocks,
     kept,
+    kept_of_turns,
     render,
 )
 
@@ -95,3 +97,15 @@ def test_little_is_kept_with_a_value() -> None:
     kept(made, "another", object)
     assert [*made] == ["another"]
     assert kept(None, 0, lambda: 7) == 7
+
+
+def test_what_another_thread_makes_meanwhile_is_taken_for_itself() -> None:
+    """Two builds of a new history fill the turns of each other."""
+    first, second = (Turn((), (), {}) for _ in range(2))
+
+    def make(turn: Turn) -> str:
+        if turn is first and second.made is not None:
+            second.made["key"] = "theirs"
+        return "ours"
+
+    assert kept_of_turns((first, second), "key", make) == ["ours", "theirs"]

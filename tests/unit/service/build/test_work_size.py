@@ -53,6 +53,33 @@ async def test_only_the_first_build_of_a_history_needs_a_thread(
     assert [len(each) for each in threads] == [1, 0]
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (("tagged", "oldest_first"), ("tagged", "relevance")),
+        (("tagged", "relevance"), ("chat", "oldest_first")),
+    ],
+)
+async def test_another_form_needs_a_thread_again(
+    make_builder: MakeBuilder,
+    make_request: MakeRequest,
+    in_threads: list[str],
+    first: tuple[str, str],
+    second: tuple[str, str],
+) -> None:
+    """What was formatted for one layout or strategy may be much work for another."""
+    builder = make_builder(settings=Settings(memory=MemorySettings(limit=None)))
+    rows = [row(n, "ai" if n % 2 else "human", f"{FILLING} {n}") for n in range(300)]
+    await builder.history.append("o", rows)
+
+    for layout, strategy in (first, second):
+        in_threads.clear()
+        options = {"layout": layout, "strategy": strategy, "max_tokens": 60_000}
+        await builder.build_or_raise(make_request("Hi", **options))
+
+        assert [name for name in in_threads if name.endswith("fit")]
+
+
 @pytest.mark.parametrize(("chars", "in_thread"), [(1_000, False), (60_000, True)])
 async def test_long_runs_are_read_in_a_thread(
     make_builder: MakeBuilder, in_threads: list[str], chars: int, in_thread: bool

@@ -16,7 +16,7 @@ def payload(**fields: Any) -> bytes:
 
 @pytest.mark.parametrize(
     ("role", "meant"),
-    [("assistent", "did you mean assistant?"), ("user", "history.import takes rows of all roles")],
+    [("assistan", "did you mean assistant?"), ("user", "history.import takes rows of all roles")],
 )
 def test_a_wrong_role_is_named(role: str, meant: str) -> None:
     """With what was meant, or where such rows go."""
