@@ -1,5 +1,6 @@
 """The features that rank passages: a value for each passage, most of them from 0 to 1."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -19,6 +20,20 @@ NEAR_TOKENS: Final = (100, 300)
 FAR_TOKENS: Final = 2500
 #: Distances up to which words of the question count as close to a passage, in tokens.
 COVERAGE_TOKENS: Final = (120, 400)
+
+#: A question about what the assistant said or did, in English, unless it is about what the human
+#: said.
+_OF_ASSISTANT: Final = re.compile(
+    r"\b(?:did|had|have) you (?!(?:hear|heard|know|known|notice|noticed|remember|see|seen)\b)\w"
+    r"|\byou (?:advised|called|described|explained|found|gave|listed|mentioned|named|proposed|ran"
+    r"|recommended|said|showed|suggested|told|used|wrote)\b"
+    r"|\byour (?:\w+ )?(?:advice|(?:answer|explanation|idea|list|option|proposal|recommendation"
+    r"|reply|suggestion)s?)\b",
+    re.IGNORECASE,
+)
+_OF_HUMAN: Final = re.compile(
+    r"\b(?:I|we) (?:asked|gave|mentioned|said|sent|showed|told|wrote)\b", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +58,7 @@ def compute_features(question: Question, corpus: Corpus) -> dict[str, Values]:
         "length": corpus.lengths,
         "asks": corpus.asks,
         "named": _speaker_named(search),
-        "human": corpus.human,
+        "human": _said_by_human(search),
         "names": corpus.names,
     }
 
@@ -136,6 +151,13 @@ def _date_relations(search: _Search) -> Mapping[str, Values]:
         "date": [float(relation > 0) for relation in relations],
         "after": [float(relation < 0) for relation in relations],
     }
+
+
+def _said_by_human(search: _Search) -> Values:
+    """Return how far it counts that the human speaks: not for questions about the assistant."""
+    text, human = search.question.text, search.corpus.human
+    is_of_assistant = _OF_ASSISTANT.search(text) and not _OF_HUMAN.search(text)
+    return [0.0] * len(human) if is_of_assistant else human
 
 
 def _speaker_named(search: _Search) -> Values:

@@ -78,7 +78,7 @@ def read_question(text: str, passages: Sequence[Passage], now: datetime | None) 
     """Read a question that was asked after these passages, oldest first."""
     text = shorten_question(text)
     newest = (passage.text[:MAX_QUESTION_CHARS] for passage in passages[-LANGUAGE_PASSAGES:])
-    language = detect_language_of([text, *newest])
+    language = _choose_language(text, detect_language_of([text, *newest]))
     subject = strip_question_words(text)
     analysis = analyze(subject, language)
     stems = _weigh_terms(analysis.stems, subject)
@@ -95,6 +95,19 @@ def read_question(text: str, passages: Sequence[Passage], now: datetime | None) 
     subjects = islice(without_stop_words(plain, language), KIND_WORDS)
     kinds = find_kinds(subjects) - stems.keys()
     return Question(text, language, stems, grams, kinds, now)
+
+
+def _choose_language(text: str, around: str) -> str:
+    """Return the question's own language if it has more stop words of it than of that around it.
+
+    What answers a question is mostly in its language, though the newest messages may not be.
+    """
+    own = detect_language_of([text])
+    if own == around:
+        return own
+    words = plain_words(text)
+    known, known_around = (sum(w in STOP_WORDS[each] for w in words) for each in (own, around))
+    return own if known > known_around else around
 
 
 def without_speakers(question: str, texts: Iterable[str]) -> str:

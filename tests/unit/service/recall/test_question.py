@@ -51,6 +51,15 @@ def test_the_language_is_that_of_the_conversation() -> None:
     assert read_question("Boat?", [], None).language == "english"
 
 
+def test_a_question_in_a_language_of_its_own_keeps_it() -> None:
+    """What answers it is mostly in its language, though the newest messages aren't."""
+    german = [Passage("Ich habe das Boot gekauft und es ist sehr gut", Role.HUMAN)] * 8
+    asked = read_question("What was the name of the harbour?", [*CHAT, *german], None)
+
+    assert (asked.language, asked.stems.keys()) == ("english", {"name", "harbour"})
+    assert read_question("Boot?", [*CHAT, *german], None).language == "german"
+
+
 def test_endings_count_less() -> None:
     """Pairs of Hiragana are mostly endings, so they count less than others."""
     asked = read_question("飛行機でしたか", CHAT, None)

@@ -148,6 +148,30 @@ def test_of_two_that_match_alike_the_shorter_comes_first() -> None:
     assert best("What colour is the tent?", passages) == 20
 
 
+@pytest.mark.parametrize(
+    ("question", "is_human"),
+    [
+        ("Which port did you suggest for the list?", False),
+        ("What was your second suggestion for the port of the list?", False),
+        ("Which port of the list is mine?", True),
+        ("Do you remember which port I gave you for the list?", True),
+        ("Did you know the port of the list?", True),
+    ],
+)
+def test_who_spoke_counts_by_whom_the_question_is_about(question: str, is_human: bool) -> None:
+    """A question about what the assistant said favours nobody."""
+    answer = "To sort the list of ports, call sorted on the list. " * 12
+    talk = [
+        Passage(answer, Role.AI, START) if n % 2 else Passage(f"And what about {n}?", Role.HUMAN)
+        for n in range(40)
+    ]
+    corpus = read_corpus(talk, DEFAULT)
+    found = compute_features(read_question(question, talk, None), corpus)["human"]
+
+    assert any(corpus.human)
+    assert any(found) is is_human
+
+
 def test_with_an_assistant_of_long_answers_the_user_counts() -> None:
     """What the user says is found among long answers that have the same words."""
     answer = "To sort the list of ports, call sorted on the list. " * 12

@@ -16,6 +16,21 @@ def test_wide_letters_are_the_plain_ones() -> None:
     assert words("ＡＢＣ１") == ["abc1"]
 
 
+def test_vowel_signs_are_parts_of_words_and_points_are_not() -> None:
+    """Those of Indic scripts are written by all, those of Arabic and Hebrew by few."""
+    assert words("डॉक्टर से मिला") == ["डॉक्टर", "से", "मिला"]
+    assert words("মা") == ["মা"]
+    assert words("مَوْعِد") == words("موعد") == ["موعد"]
+    assert words("שָׁלוֹם") == words("שלום") == ["שלום"]
+
+
+def test_thai_is_taken_in_runs_of_three() -> None:
+    """It has no blanks between words, and its signs belong to the letters before them."""
+    grams = analyze("ที่ร้านกาแฟ", "english").stems
+    assert {"กาแ", "าแฟ"} <= grams.keys()
+    assert "ที่ร้านกาแฟ" not in grams
+
+
 @pytest.mark.parametrize(
     ("text", "pairs"),
     [
