@@ -3,11 +3,12 @@
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from math import inf
 from operator import is_
 from typing import NamedTuple
 
-from formatters.model import Count, Row
+from formatters.model import Count, Role, Row
 from formatters.repair.sequence import repair
 from service.budget.decisions import Outcome, explain_reason
 from service.budget.groups import Fit, Group, Strategy, cost, explain_ranking
@@ -292,12 +293,29 @@ class _Decider:
 
 
 def _moved(items: Sequence[Item]) -> set[int]:
-    """Return the positions of the messages that now precede one that was given before them."""
+    """Return the positions of results that aren't where they were among the other messages.
+
+    Only results are moved. Of results at one place, those that now precede an earlier one are.
+    """
+    are_results = [all(each.role is Role.TOOL for each in item.messages) for item in items]
+    # the positions of the last other message before each item, and of the next one behind it
+    spoken = [
+        -1 if is_result else max(item.indexes, default=-1)
+        for item, is_result in zip(items, are_results, strict=True)
+    ]
+    befores = [-1, *accumulate(spoken, max)]
     moved: set[int] = set()
-    least: float = inf
-    for item in reversed(items):
-        moved |= {position for position in item.indexes if position > least}
-        least = min(least, *item.indexes) if item.indexes else least
+    behind: float = inf
+    least: float = inf  # of the results at one place
+    for item, is_result, before in reversed([*zip(items, are_results, befores, strict=False)]):
+        if not is_result:
+            behind = least = min([*item.indexes, behind])
+            continue
+        for position in item.indexes:
+            if not before < position < behind or position > least:
+                moved.add(position)
+            else:
+                least = position
     return moved
 
 

@@ -413,6 +413,25 @@ def test_an_answer_whose_question_is_kept_lacks_no_opening() -> None:
     assert fit(rows, 39).decisions[1].reason == "fits"
 
 
+def test_a_result_that_precedes_its_call_is_moved_and_no_other_message() -> None:
+    """It goes behind messages that it was before, which stay where they are."""
+    function = {"name": "f", "arguments": "{}"}
+    call = {"id": "c1", "type": "function", "function": function}
+    rows = [
+        {"role": "user", "content": "A"},
+        {"role": "tool", "tool_call_id": "c1", "content": "the result"},
+        {"role": "user", "content": "B"},
+        {"role": "system", "content": "S"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "user", "content": "C"},
+    ]
+    fitted = fit(rows, 1_000)
+
+    assert [rows.index(message) for message in fitted.messages] == [0, 2, 3, 4, 1, 5]
+    reasons = [decision.reason for decision in fitted.decisions]
+    assert reasons == ["fits", "result_moved", *["fits"] * 4]
+
+
 def test_answers_leave_no_room_empty() -> None:
     """Where the message before an answer is too long, a shorter one opens the conversation."""
     cat = [
