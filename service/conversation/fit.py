@@ -303,11 +303,11 @@ def _moved(items: Sequence[Item]) -> set[int]:
         -1 if is_result else max(item.indexes, default=-1)
         for item, is_result in zip(items, are_results, strict=True)
     ]
-    befores = [-1, *accumulate(spoken, max)]
+    preceding = [-1, *accumulate(spoken, max)]
     moved: set[int] = set()
     behind: float = inf
     least: float = inf  # of the results at one place
-    for item, is_result, before in reversed([*zip(items, are_results, befores, strict=False)]):
+    for item, is_result, before in reversed([*zip(items, are_results, preceding, strict=False)]):
         if not is_result:
             behind = least = min([*item.indexes, behind])
             continue
