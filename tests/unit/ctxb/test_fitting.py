@@ -417,7 +417,7 @@ def test_a_result_that_precedes_its_call_is_moved_and_no_other_message() -> None
     """It goes behind messages that it was before, which stay where they are."""
     function = {"name": "f", "arguments": "{}"}
     call = {"id": "c1", "type": "function", "function": function}
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"role": "user", "content": "A"},
         {"role": "tool", "tool_call_id": "c1", "content": "the result"},
         {"role": "user", "content": "B"},
