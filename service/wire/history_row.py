@@ -1,6 +1,7 @@
 """Rows of history as other programs send them: on the streams of the recorder, and over HTTP."""
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
@@ -16,7 +17,7 @@ from pydantic import (
 from formatters.model import Role, Row
 from formatters.rows import as_mapping, read_content, read_role
 from formatters.times import parse_timestamp
-from service.errors import InvalidRequestError, not_among
+from service.errors import InvalidRequestError, did_you_mean
 from service.wire.payload import clean_json, read_json
 from service.wire.validation import Id, OwnerKey, check_ids, explain_misnamed_content
 
@@ -160,14 +161,14 @@ def read_row(model: type[AnyRow], payload: bytes, *, max_bytes: int) -> AnyRow:
     try:
         return model.model_validate(clean_json(raw))
     except ValidationError as error:
-        # without most values that `invalid` quotes: it gets into logs and dead letters
+        # without the value that `invalid` quotes: it gets into logs and dead letters
         first = error.errors()[0]
         pointer = "".join(f"/{step}" for step in first["loc"])
         detail = first["msg"].removeprefix("Value error, ")
         if first["type"] == "missing":
             detail = "is required"
         if first["type"] == "literal_error":  # of the role
-            detail += not_among(first["input"], detail)
+            detail += did_you_mean(str(first["input"]), re.findall("'(.+?)'", detail))
             if read_role(first["input"]) is Role.HUMAN:
                 detail += "; history.import takes rows of all roles"
         raise InvalidRequestError(f"{pointer or 'the row'}: {detail}") from error

@@ -18,11 +18,11 @@ def payload(**fields: Any) -> bytes:
     ("role", "meant"),
     [("assistan", "did you mean assistant?"), ("user", "history.import takes rows of all roles")],
 )
-def test_a_wrong_role_is_named(role: str, meant: str) -> None:
-    """With what was meant, or where such rows go."""
+def test_a_wrong_role_is_explained(role: str, meant: str) -> None:
+    """Without its text, which is a stranger's: logs have the error, too."""
     with pytest.raises(InvalidRequestError) as raised:
         read_row(ResultRow, payload(role=role, content="Hello"), max_bytes=1_000)
-    expected = f"/role: Input should be 'ai', 'assistant' or 'tool', not '{role}'; {meant}"
+    expected = f"/role: Input should be 'ai', 'assistant' or 'tool'; {meant}"
     assert str(raised.value) == expected
 
 
