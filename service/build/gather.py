@@ -62,7 +62,7 @@ T = TypeVar("T")
 #: The work of a message or a call besides its text, in characters.
 MESSAGE_WORK: Final = 200
 #: The work of a message that was formatted before: in characters, besides this share of its text.
-FORMATTED_WORK: Final = 60
+FORMATTED_WORK: Final = 50
 FORMATTED_SHARE: Final = 1 / 8
 #: The work of the opaque parts of a provider, in characters.
 OPAQUE_WORK: Final = 5_000
@@ -664,8 +664,9 @@ def _not_formatted(facts: Facts) -> Sequence[Message]:
         keys.append(shared_memory.turn_key(facts))
     if facts.recalls:
         keys.append(recalled.turn_key(facts))
-    new = [turn.messages for turn in turns if any(key not in (turn.made or ()) for key in keys)]
-    in_turns = [*chain.from_iterable(new), *(facts.grouped.unprinted if facts.grouped else ())]
+    by_key = ([turn for turn in turns if not turn.made or key not in turn.made] for key in keys)
+    new = chain.from_iterable(turn.messages for turn in max(by_key, key=len, default=()))
+    in_turns = [*new, *(facts.grouped.unprinted if facts.grouped else ())]
     if facts.layout == "tagged":
         return in_turns
     # the entry of a unit, whose other messages are results, is kept with its first message
