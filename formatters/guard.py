@@ -97,7 +97,8 @@ _PLAIN: Final = (
     rf"|(?<=[{_LETTER}{_MARK}])"
     rf"(?:(?:(?<![{_WEST}])|(?![\u0900-\u1fff]))[{_MARK}]|[{_JOINERS}](?=[{_LETTER}])))*+"
 )
-#: A line of three dots shows where passages leave text out.
+#: The end of a line before one that gets the gutter. Three dots don't: they show where passages
+#: leave text out.
 _NOT_BARE: Final = re.compile(rf"\n(?!(?:{_PLAIN}|\.\.\.|[{_BLANKS}]++)?+(?![^\n]))")
 
 #: Every character that some reader takes for the end of a line, with CR LF as one.

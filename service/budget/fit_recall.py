@@ -29,7 +29,7 @@ from service.budget.decisions import (
 )
 from service.budget.fit_history import fit_history, shorten
 from service.budget.select_rows import (
-    Narrow,
+    FindNarrower,
     RankRows,
     continues,
     fold,
@@ -244,16 +244,16 @@ def recall_rows(
     )
 
 
-def _narrower(newest: Block, rows: Sequence[Entry], rank: RankRows) -> Narrow:
+def _narrower(newest: Block, rows: Sequence[Entry], rank: RankRows) -> FindNarrower:
     """Return what finds the best short passage of a row; None for rows of which turns show a part.
 
     A row that has no more characters has no such passage, either.
     """
-    in_newest = {message.id for entry in newest.entries for message in entry.messages}
-    shown = in_newest.difference(*map(_hidden_results, newest.entries))
 
     def find(index: int) -> Entry | None:
         row = rows[index]
+        in_newest = {message.id for entry in newest.entries for message in entry.messages}
+        shown = in_newest.difference(*map(_hidden_results, newest.entries))
         if row.split is None or row.messages[0].id in shown:
             return None
         passages = row.split(LEAST_CHARS)

@@ -35,7 +35,7 @@ _ENDINGS: Final = ".!, "
 RankRows = Callable[[Sequence[Passage]], Sequence[float]]
 #: Return the best passage of a row, by its index, that is narrower than its forms; None without
 #: one.
-Narrow = Callable[[int], Entry | None]
+FindNarrower = Callable[[int], Entry | None]
 
 
 class Forms(NamedTuple):
@@ -199,14 +199,17 @@ class RowSelection:
             self.shown[row], self.tokens[row], self._chosen[row] = form, tokens, [index]
         return True
 
-    def narrow(self, index: int, narrower: Narrow) -> bool:
-        """Select a narrower passage of a form's row if it fits, and return whether it does."""
+    def narrow(self, index: int, find_narrower: FindNarrower) -> bool:
+        """Select a narrower passage of a form's row if nothing is selected and it fits.
+
+        Return whether it was selected.
+        """
         row = self.forms.row_of[index]
         is_tried = row in self._narrowed or len(self._narrowed) == MAX_NARROWED
-        if is_tried or self._remaining < NARROW_TOKENS:
+        if self.shown or is_tried or self._remaining < NARROW_TOKENS:
             return False
         self._narrowed.add(row)
-        passage = narrower(row)
+        passage = find_narrower(row)
         return passage is not None and self.add(index, passage)
 
     def _make_room(self, index: int, tokens: int) -> bool:
@@ -267,13 +270,13 @@ def select_rows(
     shown_keys: Set[tuple[Role | None, str]],
     room: int,
     count: Count,
-    narrower: Narrow = lambda _: None,
+    find_narrower: FindNarrower = lambda _: None,
 ) -> RowSelection:
     """Select rows, or passages of them, that fit together into ``room`` tokens.
 
     ``ranked`` has indices of forms, the first to be selected first, ``shown_keys`` the keys of
-    texts that are shown anyway. ``narrower`` is asked for a passage of the best row if none of its
-    forms fits.
+    texts that are shown anyway. ``find_narrower`` is asked for a passage of the best row if none
+    of its forms fits.
     """
     selection = RowSelection(forms, ranked, room, count)
     known_keys, missed = set(shown_keys), set[int]()
@@ -283,7 +286,7 @@ def select_rows(
         key = make_key(forms.entries[index])
         if key in known_keys:
             selection.repeated.add(index)
-        elif selection.add(index) or (not selection.shown and selection.narrow(index, narrower)):
+        elif selection.add(index) or selection.narrow(index, find_narrower):
             known_keys.add(key)
             missed.clear()
         else:

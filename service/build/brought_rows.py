@@ -50,7 +50,7 @@ def misnamed_keys(rows: Sequence[Row], pointer: str) -> Iterator[WarningRecord]:
     warned: set[tuple[str, str]] = set()
     for index, place, given in _with_other_keys(rows):
         names = _EXTRA_KEYS if place else _ROW_KEYS
-        missing = [name for name in names if name not in given]
+        missing = [name for name in names if given.get(name) is None]
         for key in islice((str(key) for key in given if key not in names), MAX_COMPARED):
             if len(compared) == MAX_COMPARED:
                 return

@@ -62,6 +62,7 @@ T = TypeVar("T")
 #: The work of a message or a call besides its text, in characters.
 MESSAGE_WORK: Final = 200
 #: The work of a message that was formatted before: in characters, besides this share of its text.
+#: To rank and fit one takes 8 to 18 microseconds of CPU, and less without ranking.
 FORMATTED_WORK: Final = 50
 FORMATTED_SHARE: Final = 1 / 8
 #: The work of the opaque parts of a provider, in characters.
@@ -637,8 +638,9 @@ def work_size(facts: Facts) -> int:
     The texts don't count where the number of messages alone makes it `LARGE_TEXT`.
     """
     history, run = facts.history, facts.run
-    new = (*_not_formatted(facts), *run)
-    work = MESSAGE_WORK * len(new) + FORMATTED_WORK * (len(history) + len(run) - len(new))
+    unformatted = _not_formatted(facts)
+    new, formatted = (*unformatted, *run), len(history) - len(unformatted)
+    work = MESSAGE_WORK * len(new) + FORMATTED_WORK * formatted
     if work >= LARGE_TEXT:
         return work
     profile = read_profile_text(facts.profile) or facts.default_profile

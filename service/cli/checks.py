@@ -138,8 +138,8 @@ async def check_default_strategy(settings: Settings) -> AsyncIterator[Finding]:
     for plugin, problem in find_broken_plugins().items():
         yield fail("strategy", f"{plugin}: {problem}", "correct or uninstall the package")
     strategies = configured_strategies(settings)
-    name = json.dumps(settings.budget.strategy).strip('"')
-    yield ok("strategy", f"{name}, one of {len(strategies)}")
+    chosen = json.dumps(settings.budget.strategy).strip('"')
+    yield ok("strategy", f"{chosen}, one of {len(strategies)}")
 
 
 async def try_budget(settings: Settings) -> list[str]:

@@ -20,7 +20,7 @@ from service.conversation.checks import (
 )
 from service.conversation.protection import (
     drop_excess,
-    lacks_opener,
+    explain_unopened,
     open_answers,
     pin_opener,
     protected_indexes,
@@ -116,10 +116,7 @@ def fit_rows(
         kept = refill(units, groups, kept, scores, room)
         fit = _regrade(fit, scores, groups, kept, room)
     fitted = units.rows(kept)
-    unopened = {
-        group.index: "no_opening" if lacks_opener(units, groups, kept, group) else "no_room"
-        for group in dropped_groups(within, kept)
-    }
+    unopened = explain_unopened(units, groups, dropped_groups(within, kept), kept)
     decide = _Decider(rows, units, fit, within, kept, unopened)
     return FittedRows(
         rows=fitted,

@@ -1,7 +1,7 @@
 """What is always kept of a conversation, and the user's messages that have to open what is kept."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Final
 
@@ -69,12 +69,20 @@ def open_answers(
     return tuple(opened)
 
 
-def lacks_opener(
-    units: Units, groups: Sequence[Group], kept: Sequence[Group], group: Group
-) -> bool:
-    """Return whether a dropped group would need a message of the user that was dropped, too."""
-    before = [each for each in kept if each.index < group.index]
-    return _needs_opener(units, before, group) and _Openers(groups, 0).are_between(before, group)
+def explain_unopened(
+    units: Units, groups: Sequence[Group], dropped: Iterable[Group], kept: Sequence[Group]
+) -> dict[int, str]:
+    """Return why `open_answers` dropped groups, by their indexes, if these are kept in the end.
+
+    A group whose message of the user is kept was only too long.
+    """
+    openers, reasons = _Openers(groups, 0), dict[int, str]()
+    for group in dropped:
+        at = bisect_left(kept, group.index, key=_INDEX)
+        before = kept[at - 1 : at] if at else ()
+        lacks = _needs_opener(units, before, group) and openers.are_between(before, group)
+        reasons[group.index] = "no_opening" if lacks else "no_room"
+    return reasons
 
 
 def refill(

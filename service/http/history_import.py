@@ -61,8 +61,8 @@ async def import_history(call: EndpointCall) -> Imported:
         kept = await history.rows(owner_key, ids) if stored < len(rows) else ()
     conflicts = find_conflicts(body.rows, kept, body.conversation_id)
     log.info("history.imported", owner_key=owner_key, rows=stored, conflicts=len(conflicts))
-    misnamed = misnamed_keys([row.given for row in body.rows], "/rows")
-    known, warnings = len(rows) - stored, (*_warn_of_foreign(rows), *misnamed)
+    known = len(rows) - stored
+    warnings = (*_warn_of_foreign(rows), *misnamed_keys(rows, "/rows"))
     return Imported(stored=stored, known=known, conflicts=conflicts, warnings=warnings)
 
 

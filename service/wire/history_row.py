@@ -67,11 +67,6 @@ class HistoryRow(BaseModel, extra="allow", frozen=True):
             raise ValueError(detail)
         return self
 
-    @property
-    def given(self) -> Row:
-        """Return the keys that were given, without those that only rows of a stream have."""
-        return self.model_dump(exclude={"owner_key", "conversation_id"}, exclude_unset=True)
-
     def differs(self, stored: Row, conversation_id: str | None = None) -> bool:
         """Return whether a stored row with this id says something else, or elsewhere.
 

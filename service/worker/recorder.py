@@ -191,7 +191,7 @@ class Recorder:
         names = {"owner_key": row.owner_key, "row_id": row.id, "entry": delivery.token}
         if new and (reason := explain_foreign(fields)):
             log.warning("recorder.not_read", **names, reason=reason)
-        for warning in misnamed_keys([row.given] if new else (), ""):
+        for warning in misnamed_keys([fields] if new else (), ""):
             pointer = (warning.pointer or "").removeprefix("/0")
             log.warning("recorder.unknown_key", **names, reason=f"{pointer} {warning.detail}")
         # the first row of an id stays
