@@ -286,7 +286,7 @@ class RecalledRows:
     sent: Block | None = None
     #: All rows that could be recalled, in order.
     candidates: Sequence[Entry] = ()
-    #: The decisions on candidates of which at least a call is shown.
+    #: The decisions on candidates of which at least a call is shown, without their scores.
     present: Sequence[Decision] = ()
     #: Return the decision on each candidate; few builds ask for them.
     decide: Callable[[], Sequence[Decision]] = tuple

@@ -33,6 +33,7 @@ from service.budget.select_rows import (
     RankRows,
     continues,
     fold,
+    fold_row,
     make_key,
     score_forms,
     select_rows,
@@ -210,8 +211,7 @@ def recall_rows(
     def score_of(index: int) -> float:
         return round(forms.scores[best[index]], 2)
 
-    def decide_on_present(index: int) -> tuple[Decision, ...]:
-        score = score_of(index)
+    def decide_on_present(index: int, score: float | None) -> tuple[Decision, ...]:
         if index in selected:
             tokens = selection.tokens[index]
             return decide_on_entry(selected[index], tag, "recalled", tokens, score)
@@ -224,7 +224,7 @@ def recall_rows(
         decisions: list[Decision] = []
         for index in candidates:
             if index in selected or index in called:
-                decisions += decide_on_present(index)
+                decisions += decide_on_present(index, score_of(index))
                 continue
             ids, score, reason = list_ids(rows[index].messages), score_of(index), reasons[index]
             decisions.append(Decision(ids, whole.tag, "dropped", reason, tokens.get(index), score))
@@ -238,7 +238,7 @@ def recall_rows(
         present=[
             decision
             for index in (*in_order, *sorted(called.difference(excluded, selected)))
-            for decision in decide_on_present(index)
+            for decision in decide_on_present(index, None)
         ],
         decide=decide,
     )
@@ -285,14 +285,13 @@ def _find_shown(newest: Block, rows: Sequence[Entry]) -> tuple[set[int], set[int
 def _find_asked(question: str, rows: Sequence[Entry]) -> set[int]:
     """Return the rows in which the human said what is the question now, by their indices."""
     wanted, human, chars = fold(question), Role.HUMAN, len(question)
-    said = ((index, row.messages[0]) for index, row in enumerate(rows))
     return {
         index
-        for index, message in said
-        if message.role is human
-        # most texts are much shorter or longer, and folding them takes time
+        for index, row in enumerate(rows)
+        if (message := row.messages[0]).role is human
+        # most texts are much shorter or longer
         if chars // 2 <= len(message.content) <= 2 * chars
-        if fold(message.content) == wanted
+        if fold_row(message.content) == wanted
     }
 
 

@@ -304,7 +304,7 @@ def most_tokens(entry: Entry, count: Count) -> int:
 def make_key(row: Entry) -> tuple[Role | None, str]:
     """Return what rows that say the same have in common: the speaker, and the text without case."""
     passage = row.passage
-    return (passage.speaker, _fold_row(passage.text)) if passage else (None, _fold_row(row.text))
+    return (passage.speaker, fold_row(passage.text)) if passage else (None, fold_row(row.text))
 
 
 def fold(text: str) -> str:
@@ -314,4 +314,4 @@ def fold(text: str) -> str:
 
 
 #: The same for the texts of rows: builds of one history compare the same ones.
-_fold_row: Final = lru_cache(maxsize=4096)(fold)
+fold_row: Final = lru_cache(maxsize=4096)(fold)

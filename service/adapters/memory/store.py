@@ -12,10 +12,9 @@ from operator import sub
 
 from formatters.model import Row, Summary
 from formatters.rows import StoredRows, fix_surrogates, read_content
-from service.adapters.memory.owner_rows import OwnerRows
+from service.adapters.memory.owner_rows import OwnerRows, StoredRow
 from service.adapters.store_records import (
     OwnerLocks,
-    Record,
     checked_owner,
     microseconds,
     read_batch,
@@ -97,9 +96,10 @@ class MemoryHistory:
         owner = self.owner(owner_key)
         scope = None if conversation_id is None else fix_surrogates(conversation_id)
         shown = owner.shown.get(scope, [])
-        most = len(shown) if max_rows is None else min(max(max_rows, 0), len(shown))
-        newest = (row.record for row in islice(reversed(shown), most))
-        records = [*(newest if max_tokens is None else _take_tokens(newest, max_tokens))]
+        most = len(shown) if max_rows is None else max(max_rows, 0)
+        newest = islice(reversed(shown), most)
+        rows = [*(newest if max_tokens is None else _take_tokens(newest, max_tokens))]
+        records = [row.record for row in rows]
         tokens = accumulate(
             [record.printed_tokens for record in records], sub, initial=owner.tokens[scope]
         )
@@ -400,10 +400,10 @@ class MemoryVectors:
         ]
 
 
-def _take_tokens(newest: Iterable[Record], tokens: int) -> Iterator[Record]:
-    """Yield records up to the one at which their printed tokens reach ``tokens``."""
-    for record in newest:
+def _take_tokens(newest: Iterable[StoredRow], tokens: int) -> Iterator[StoredRow]:
+    """Yield rows up to the one at which their printed tokens reach ``tokens``."""
+    for row in newest:
         if tokens <= 0:
             return
-        yield record
-        tokens -= record.printed_tokens
+        yield row
+        tokens -= row.record.printed_tokens
