@@ -82,8 +82,9 @@ MANY_ROWS: Final = 500
 #: is searched.
 SEARCHED_ROWS: Final = 800
 SEARCHED_PER_NEWEST_ROW: Final = 3
-#: The part of the newest rows that compete with the hits of a search, whatever they say; of the
-#: others only hits do. With all of them, at most half a point more of the evidence is kept.
+#: The part of the tokens for history whose newest rows compete with the hits of a search, whatever
+#: they say; of the others only hits do. With all of them, at most half a point more of the evidence
+#: is kept.
 NEWEST_PART: Final = 4
 
 #: The least seconds between two log lines on equal failures.
@@ -456,27 +457,28 @@ class _RowReader:
     async def _read_searched(self) -> History:
         """Read a short history completely; of a long one the newest rows and the hits."""
         most = self.settings.max_rows
-        page = await self._read_page(most, self.plan.history_tokens)
-        if len(page.rows) < page.total <= self.settings.whole_rows:
-            page = await self._read_page(most, None)
-        rows = min(page.total, most)
-        if rows <= len(page.rows) or not page.rows:
-            return await self._to_history(page)
-        newest = self._newest_part(page)
-        max_rows = max(SEARCHED_ROWS, SEARCHED_PER_NEWEST_ROW * len(page.rows))
+        newest = await self._read_newest_part(most)
+        if len(newest.rows) < newest.total <= self.settings.whole_rows:
+            newest = await self._read_page(most, None)
+        rows = min(newest.total, most)
+        if rows <= len(newest.rows) or not newest.rows:
+            return await self._to_history(newest)
+        usual = NEWEST_PART * len(newest.rows)
+        max_rows = max(SEARCHED_ROWS, SEARCHED_PER_NEWEST_ROW * usual)
         hits = await self._search(newest.rows, min(rows - len(newest.rows), max_rows))
-        # few hits leave room for the other newest rows
-        return await self._to_history(newest if len(hits) >= len(page.rows) else page, hits)
+        if len(hits) < usual:  # they leave room for the other newest rows
+            newest = await self._read_page(most, self.plan.history_tokens)
+        return await self._to_history(newest, hits)
 
-    def _newest_part(self, page: HistoryPage) -> HistoryPage:
-        """Return the newest rows of a page, if they have the whole newest turn and suffice."""
-        strategy, count = self.plan.strategy, max(len(page.rows) // NEWEST_PART, 1)
-        rows = page.rows[:count]
-        has_turn = any(message.role is Role.HUMAN for message in self.cache.read(rows[::-1]))
-        if not has_turn or (isinstance(strategy, Relevance) and strategy.recent_share):
-            return page
-        starts, native_starts = page.starts[:count], page.native_starts[:count]
-        return replace(page, rows=rows, starts=starts, native_starts=native_starts)
+    async def _read_newest_part(self, most: int) -> HistoryPage:
+        """Read the newest rows, with the whole newest turn, that compete with hits; or all."""
+        strategy, tokens = self.plan.strategy, self.plan.history_tokens
+        shares_newest = isinstance(strategy, Relevance) and strategy.recent_share
+        if tokens is not None and not shares_newest:
+            part = await self._read_page(most, tokens // NEWEST_PART)
+            if any(message.role is Role.HUMAN for message in self.cache.read(part.rows)):
+                return part
+        return await self._read_page(most, tokens)
 
     async def _search(self, newest: Sequence[Row], max_rows: int) -> Sequence[Row]:
         """Return older rows that match the question, newest first."""

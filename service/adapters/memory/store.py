@@ -96,7 +96,7 @@ class MemoryHistory:
         owner = self.owner(owner_key)
         scope = None if conversation_id is None else fix_surrogates(conversation_id)
         shown = owner.shown.get(scope, [])
-        most = len(shown) if max_rows is None else max(max_rows, 0)
+        most = len(shown) if max_rows is None else min(max(max_rows, 0), len(shown))
         newest = islice(reversed(shown), most)
         rows = [*(newest if max_tokens is None else _take_tokens(newest, max_tokens))]
         records = [row.record for row in rows]

@@ -119,7 +119,8 @@ async def test_hits_take_the_place_of_most_newest_rows(
         request = make_request(said, strategy=strategy, memory_tokens=400)
         read = (await builder.build_or_raise(request)).gathered.history
         newest.append(len(read.messages) - (read.found or 0))
-    assert newest[0] * 4 <= newest[1] == newest[2]
+    # the row that reaches the part is one more
+    assert (newest[0] - 1) * 4 < newest[1] == newest[2]
 
 
 async def test_a_full_page_and_hits_are_no_more_than_the_most_rows(
