@@ -44,7 +44,14 @@ from service.adapters.tools.loading import find_sources
 from service.budget.estimates import read_counter_name
 from service.build.similarity import Similarity, running
 from service.config.settings import BudgetSettings, Settings, place_of
-from service.errors import BusError, ConfigError, StoreError, did_you_mean, shown
+from service.errors import (
+    BusError,
+    ConfigError,
+    OutdatedTermsError,
+    StoreError,
+    did_you_mean,
+    shown,
+)
 from service.observe.metrics import UNMEASURED, Metrics
 from service.observe.tracing import find_tracer
 from service.ports.bus import Bus
@@ -323,16 +330,20 @@ def store_file(settings: Settings) -> Path | None:
     return sqlite_path(url) if url.startswith("sqlite") else None
 
 
-async def upgrade_store(settings: Settings) -> tuple[str | None, str]:
-    """Upgrade the configured store, and return its revisions before and after.
+async def upgrade_store(settings: Settings) -> tuple[str | None, str | None, str]:
+    """Upgrade the configured store; return its revisions before and after, and what is left to do.
 
-    Raises `StoreError`, which is a `SchemaError` if the tables are not those of the revision.
+    What is left may be done when all workers have the new version. Raises `StoreError`, which is a
+    `SchemaError` if the tables are not those of the revision.
     """
     from service.adapters.sql.migrate import upgrade  # noqa: PLC0415 - only databases need it
 
     before = await store_revision(settings)
     await upgrade(settings.store.url.get_secret_value(), settings.store)
-    return before, await check_store(settings)
+    try:
+        return before, await check_store(settings), ""
+    except OutdatedTermsError as error:
+        return before, await store_revision(settings), error.detail
 
 
 async def store_revision(settings: Settings) -> str | None:
@@ -414,13 +425,17 @@ def check_tokenizers(settings: BudgetSettings) -> None:
             raise ConfigError(f"budget.{place}: there is no {shown(name)}{meant}")
 
 
-def check_exists(settings: Settings) -> None:
-    """Raise `StoreError` if the store is a file that doesn't exist, and that opening creates."""
+async def check_exists(settings: Settings) -> None:
+    """Raise `StoreError` if the store is a file that opening would create or upgrade."""
     if file := _find_missing_file(settings):
         raise StoreError(
             f"{file}: there is no such file (store.url); a worker, `ctxb history import` and"
             " `ctxb db upgrade` create it"
         )
+    if not settings.store.url.get_secret_value().startswith("memory"):
+        from service.adapters.sql.databases import require_upgraded  # noqa: PLC0415 - likewise
+
+        await require_upgraded(settings.store.url.get_secret_value(), settings.store)
 
 
 def _find_missing_file(settings: Settings) -> Path | None:

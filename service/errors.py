@@ -360,6 +360,10 @@ class SchemaError(StoreError, retryable=False):
     """The tables of a store don't match this version of the service."""
 
 
+class OutdatedTermsError(SchemaError):
+    """The tables match, but the search index was made by the rules of another version."""
+
+
 class BusError(ContextBuilderError, retryable=True):
     """The bus could not be reached, or refused a command."""
 

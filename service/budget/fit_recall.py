@@ -11,7 +11,7 @@ from itertools import chain, filterfalse
 from typing import Final
 
 from formatters.model import BEYOND_LIMIT, Block, Count, Entry, Role
-from formatters.recalled import LEAST_CHARS, insert_day_lines
+from formatters.recalled import insert_day_lines
 from service.budget.counting import (
     block_tokens,
     entry_tokens,
@@ -29,12 +29,12 @@ from service.budget.decisions import (
 )
 from service.budget.fit_history import fit_history, shorten
 from service.budget.select_rows import (
-    FindNarrower,
     RankRows,
     continues,
     fold,
     fold_row,
     make_key,
+    make_narrower,
     score_forms,
     select_rows,
 )
@@ -204,7 +204,8 @@ def recall_rows(
     ranked = forms.rank(excluded, partly)
     room -= fixed_tokens(request.rows, count)
     keys = _list_keys(rows, shown | _find_asked(request.question, rows), partly)
-    selection = select_rows(forms, ranked, keys, room, count, _narrower(newest, rows, request.rank))
+    narrower = make_narrower(rows, request.rank, lambda: _find_shown_ids(newest))
+    selection = select_rows(forms, ranked, keys, room, count, narrower)
     selected, tag = selection.shown, request.rows.tag
     called, best = _find_called(rows, selected.keys()), forms.find_best(ranked)
 
@@ -244,24 +245,10 @@ def recall_rows(
     )
 
 
-def _narrower(newest: Block, rows: Sequence[Entry], rank: RankRows) -> FindNarrower:
-    """Return what finds the best short passage of a row; None for rows of which turns show a part.
-
-    A row that has no more characters has no such passage, either.
-    """
-
-    def find(index: int) -> Entry | None:
-        row = rows[index]
-        in_newest = {message.id for entry in newest.entries for message in entry.messages}
-        shown = in_newest.difference(*map(_hidden_results, newest.entries))
-        if row.split is None or row.messages[0].id in shown:
-            return None
-        passages = row.split(LEAST_CHARS)
-        scores = rank([each.passage for each in passages if each.passage])
-        best = max(range(len(scores)), key=scores.__getitem__, default=None)
-        return None if best is None else passages[best]
-
-    return find
+def _find_shown_ids(newest: Block) -> set[str]:
+    """Return the ids of the messages of which the newest turns show at least a part."""
+    ids = {message.id for entry in newest.entries for message in entry.messages}
+    return ids.difference(*map(_hidden_results, newest.entries))
 
 
 def _find_shown(newest: Block, rows: Sequence[Entry]) -> tuple[set[int], set[int]]:

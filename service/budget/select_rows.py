@@ -10,7 +10,7 @@ from operator import attrgetter, ne
 from typing import Final, NamedTuple
 
 from formatters.model import Count, Entry, Passage, Role
-from formatters.recalled import make_day_line
+from formatters.recalled import LEAST_CHARS, make_day_line
 from service.budget.counting import MAX_CHARS_PER_TOKEN, entry_cost, entry_tokens
 from service.budget.groups import explain_ranking
 
@@ -293,6 +293,27 @@ def select_rows(
             missed.add(forms.row_of[index])
     selection.finish()
     return selection
+
+
+def make_narrower(
+    rows: Sequence[Entry], rank: RankRows, find_shown: Callable[[], Set[str]] = frozenset
+) -> FindNarrower:
+    """Return what finds the best short passage of a row; None for rows that are shown in part.
+
+    ``find_shown`` returns the ids of these. A row that has no more characters has no such passage,
+    either.
+    """
+
+    def find(index: int) -> Entry | None:
+        row = rows[index]
+        if row.split is None or row.messages[0].id in find_shown():
+            return None
+        passages = row.split(LEAST_CHARS)
+        scores = rank([each.passage for each in passages if each.passage])
+        best = max(range(len(scores)), key=scores.__getitem__, default=None)
+        return None if best is None else passages[best]
+
+    return find
 
 
 def most_tokens(entry: Entry, count: Count) -> int:

@@ -294,7 +294,9 @@ def _budget_warnings(plan: Plan, fitted: Fitted, not_read: int) -> Iterator[Warn
     limit, used = plan.memory.limit, fitted.total
     if not (limit and used < LITTLE_USED * available):
         return
-    if beyond := [d for d in fitted.decisions if d.reason == BEYOND_LIMIT]:
+    gone = [d for d in fitted.decisions if d.outcome in {"dropped", "summarized"}]
+    beyond = [d for d in gone if d.reason == BEYOND_LIMIT]
+    if beyond and len(beyond) == len(gone):  # the strategy leaves nothing out
         left_out = tally(beyond)["dropped"] + not_read
         detail = (
             f"memory_limit, which is {limit}, left {left_out} messages out, while {used} of the "

@@ -40,7 +40,14 @@ from service.budget.counting import (
     fixed_tokens,
     last_tokens,
 )
-from service.budget.select_rows import Forms, make_key, score_forms, select_rows
+from service.budget.select_rows import (
+    Forms,
+    RankRows,
+    make_key,
+    make_narrower,
+    score_forms,
+    select_rows,
+)
 from service.budget.strategies.relevance import Relevance
 from service.build.account import ShownRows
 from service.build.gather import Gathering, Sources
@@ -351,28 +358,25 @@ class Fetching:
 
     def _select_ranked(self, facts: Facts) -> Selection:
         """Select the rows with the highest scores, page by page up to the one that is wanted."""
-        strategy = self.plan.strategy
-        if not isinstance(strategy, Relevance) or (ranker := strategy.rank) is None:
-            raise InvalidRequestError("there is no ranker for a query")
-        block, query, now = recalled(facts), facts.current_input, self.plan.now
+        rank, block = self._ranker(facts.current_input), recalled(facts)
         if not block.entries:
             return Selection()
         # turns keep the rows of a run together, also where runs overlap
         order = {message.id: index for index, message in enumerate(facts.history)}
         rows = sorted(block.entries, key=lambda row: order[row.messages[0].id])
         passages = [f.passage for row in rows for f in row.passages or (row,) if f.passage]
-        matches = find_matches(query, passages, now)
+        matches = find_matches(facts.current_input, passages, self.plan.now)
         if not facts.similarities and not any(matches):
             return Selection(not_found=NO_MATCH_NOTE)
         rows = [*map(self._with_handles, rows)]
-        forms = score_forms(rows, lambda passages: ranker(query, passages, now))
+        forms, narrower = score_forms(rows, rank), make_narrower(rows, rank)
         room, page = self._room - fixed_tokens(block, self._count), self._content.page
         passed = {index for index, row in enumerate(rows) if self._is_excluded(row)}
         keys = {make_key(form) for i in passed for form in rows[i].passages or (rows[i],)}
         for number in range(page):
             ranked = forms.rank(passed, set())
             wanted = ranked if number else _list_relevant(forms, ranked, matches)
-            selection = select_rows(forms, wanted, keys, room, self._count)
+            selection = select_rows(forms, wanted, keys, room, self._count, narrower)
             passed |= selection.shown.keys()
             keys |= {make_key(forms.entries[index]) for index in selection.selected}
         entries = [selection.shown[index] for index in sorted(selection.shown)]
@@ -388,6 +392,12 @@ class Fetching:
         left_out = [m.id for index in sorted({*reasons, *others}) for m in rows[index].messages]
         return Selection(entries=entries, left_out=left_out, more=more)
 
+    def _ranker(self, query: str) -> RankRows:
+        strategy, now = self.plan.strategy, self.plan.now
+        if not isinstance(strategy, Relevance) or (rank := strategy.rank) is None:
+            raise InvalidRequestError("there is no ranker for a query")
+        return lambda passages: rank(query, passages, now)
+
     def _is_excluded(self, entry: Entry) -> bool:
         """Return whether a row was shown whole; its results that aren't printed don't count."""
         role = entry.messages[0].role
@@ -395,7 +405,9 @@ class Fetching:
 
     def _with_handles(self, row: Entry) -> Entry:
         """Return a row with a handle in all its forms that need one."""
-        mark, join = self._with_handle, row.join
+        mark, join, split = self._with_handle, row.join, row.split
+        if split:
+            row = replace(row, split=lambda chars: tuple(map(mark, split(chars))))
         if join is None:
             return mark(row)
         passages = tuple(map(mark, row.passages))

@@ -80,8 +80,8 @@ MANY_ROWS: Final = 500
 #: Limits of the older rows to search for: a constant, or a multiple of the newest rows if that is
 #: larger; the number of newest rows reflects the budget. Several times as much as can be recalled
 #: is searched.
-SEARCHED_ROWS: Final = 800
-SEARCHED_PER_NEWEST_ROW: Final = 3
+SEARCHED_ROWS: Final = 400
+SEARCHED_PER_NEWEST_ROW: Final = 2
 #: The part of the tokens for history whose newest rows compete with the hits of a search, whatever
 #: they say; of the others only hits do. With all of them, at most half a point more of the evidence
 #: is kept.
@@ -466,7 +466,7 @@ class _RowReader:
         usual = NEWEST_PART * len(newest.rows)
         max_rows = max(SEARCHED_ROWS, SEARCHED_PER_NEWEST_ROW * usual)
         hits = await self._search(newest.rows, min(rows - len(newest.rows), max_rows))
-        if len(hits) < usual:  # they leave room for the other newest rows
+        if len(hits) < usual // 2:  # they leave room for the other newest rows
             newest = await self._read_page(most, self.plan.history_tokens)
         return await self._to_history(newest, hits)
 

@@ -20,10 +20,12 @@ def upgrade(ctx: typer.Context) -> None:
     Upgrades that run at the same time wait for each other.
 
     The exit code is 1 if the tables don't match the schema's revision, and 5 if
-    the store can't be opened.
+    the store can't be opened. A search index of another version is a warning.
     """
-    before, after = asyncio.run(upgrade_store(require_persistent_store(start(ctx.obj))))
+    before, after, left = asyncio.run(upgrade_store(require_persistent_store(start(ctx.obj))))
     typer.echo(f"{after} (was {before or 'empty'})" if before != after else f"{after} (no change)")
+    if left:
+        typer.echo(f"warning: {left}, when all workers have this version", err=True)
 
 
 @db.command()

@@ -94,7 +94,6 @@ def diff(
     elif builds:
         raise typer.BadParameter("either two builds or --request")
     else:
-        check_exists(settings)
         a, b, texts = run_until_stopped(build_pair(settings, request, options))
     comparison = compare(a, b)
     if as_json:
@@ -154,6 +153,7 @@ async def build_pair(
     if max(map(len, options.values()), default=0) != PAIR:
         raise typer.BadParameter("--strategy, --model or a budget is needed twice, none more often")
     request = read_request(path)
+    await check_exists(settings)
     async with open_builder(settings) as builder:
         moment = builder.clock()
         reports = []

@@ -405,7 +405,7 @@ async def erase_owner(
             " set; set CTXB_STORE__URL or CTXB_BUS__URL as the workers have them"
         )
     if persistent:
-        check_exists(settings)
+        await check_exists(settings)
     bus = store = None
     if shared:
         async with open_bus(settings) as connected:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Final
 
@@ -14,7 +15,7 @@ from service.cli.output import printable
 from service.cli.start import has_persistent_store
 from service.config.settings import Settings
 from service.connect import check_store, open_stores
-from service.errors import ConfigError, StoreError
+from service.errors import ConfigError, OutdatedTermsError, StoreError
 
 #: A group of up to this many messages lists all of their ids; a larger one its first and last.
 MAX_LISTED_IDS: Final = 2
@@ -44,7 +45,8 @@ async def _read(settings: Settings, owner_key: str, ids: Sequence[str]) -> Seque
     if not (ids and has_persistent_store(settings)):
         return ()
     try:
-        await check_store(settings)
+        with suppress(OutdatedTermsError):  # no search needs them here
+            await check_store(settings)
         async with open_stores(settings) as stores:
             return await stores.history.rows(owner_key, ids)
     except (ConfigError, StoreError):

@@ -122,10 +122,10 @@ def build(ctx: typer.Context, *, options: RequestOptions, as_json: Json = False)
     note on stderr says so.
     """
     settings = start(ctx.obj)
-    check_exists(settings)
     request = make_request(options)
 
     async def built() -> BuildResponse:
+        await check_exists(settings)
         async with open_builder(settings) as builder:
             return await builder.handle_build_request(request)
 

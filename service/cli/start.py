@@ -68,7 +68,7 @@ def require_persistent_store(settings: Settings) -> Settings:
 
 def require_existing_store(settings: Settings) -> Settings:
     """Return the settings; raises `StoreError` if their store isn't there yet, as above."""
-    check_exists(require_persistent_store(settings))
+    asyncio.run(check_exists(require_persistent_store(settings)))
     return settings
 
 

@@ -284,6 +284,8 @@ class _Decider:
             return "result_moved" if position in self._moved else None
         if reason and reason not in ("empty", "result_missing"):
             return reason
+        if len(item.indexes) > 1:  # it is in one message with others
+            return "result_moved" if position in self._moved else None
         _, required = item.shape.as_required(given)
         # otherwise a placeholder may have been added to it
         return required or (_call_change(item) if waits else "result_missing")
@@ -308,7 +310,7 @@ def _moved(items: Sequence[Item]) -> set[int]:
         if not is_result:
             behind = least = min([*item.indexes, behind])
             continue
-        for position in item.indexes:
+        for position in sorted(item.indexes, reverse=True):
             if not before < position < behind or position > least:
                 moved.add(position)
             else:

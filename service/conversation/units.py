@@ -455,9 +455,12 @@ def _split(items: Iterable[Item]) -> Iterator[Unit]:
 
 
 def _join_results(unit: Sequence[Item]) -> Unit:
-    """Join results that had to change into one message, if their shape has them in one."""
+    """Join results that changed or moved into one message, if their shape has them in one."""
     caller, *results = unit
-    if len(results) < 2 or not any(result.is_mended or not result.indexes for result in results):
+    places = [index for item in unit for index in sorted(item.indexes)]
+    moved = places != [*range(places[0], places[0] + len(places))]
+    changed = moved or any(result.is_mended or not result.indexes for result in results)
+    if len(results) < 2 or not changed:
         return tuple(unit)
     shape, *others = {result.shape for result in results}
     if others or not isinstance(shape, PartShape):

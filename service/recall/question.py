@@ -72,6 +72,8 @@ class Question:
     kinds: Set[str] = frozenset()
     #: The moment of the question; None if unknown.
     now: datetime | None = None
+    #: Whether the terms are its own, and not those of the last turn.
+    has_terms: bool = True
 
 
 def read_question(text: str, passages: Sequence[Passage], now: datetime | None) -> Question:
@@ -83,7 +85,8 @@ def read_question(text: str, passages: Sequence[Passage], now: datetime | None) 
     analysis = analyze(subject, language)
     stems = _weigh_terms(analysis.stems, subject)
     grams = _weigh_terms(analysis.grams, subject)
-    if not stems:  # such as "and when was that?"
+    has_terms = bool(stems)
+    if not has_terms:  # such as "and when was that?"
         # the last human message with its answer, or else the newest passages
         turn = passages[-LAST_TURN_PASSAGES:]
         humans = [index for index, passage in enumerate(turn) if passage.speaker is Role.HUMAN]
@@ -94,7 +97,7 @@ def read_question(text: str, passages: Sequence[Passage], now: datetime | None) 
     plain = _PLAIN_WORD.findall(text) if language == DEFAULT else ()
     subjects = islice(without_stop_words(plain, language), KIND_WORDS)
     kinds = find_kinds(subjects) - stems.keys()
-    return Question(text, language, stems, grams, kinds, now)
+    return Question(text, language, stems, grams, kinds, now, has_terms)
 
 
 def _choose_language(text: str, around: str) -> str:

@@ -97,13 +97,15 @@ def find_matches(question: str, passages: Sequence[Passage], now: datetime | Non
 
     A word counts in any form. Half of the question's runs of letters are as good: they are a word
     in another form, or a mistyped one. A question that names a day is about what was said then,
-    whatever the words, so it matches all passages.
+    whatever the words, so it matches all passages. One of stop words or signs alone matches none.
     """
     if not passages:
         return []
     read = read_question(question, passages, now)
     if find_days(read.text, now):
         return [True] * len(passages)
+    if not read.has_terms:
+        return [False] * len(passages)
     terms, runs = read.stems.keys() | read.kinds, read.grams.keys()
     least = max(len(runs) * LEAST_RUNS, 1)
     return [

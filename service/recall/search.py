@@ -9,6 +9,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import combinations, islice, zip_longest
+from operator import itemgetter
 from typing import Final, NamedTuple, TypeVar
 
 from service.recall.bm25 import idf
@@ -24,8 +25,12 @@ MAX_PAIRED_TERMS: Final = 5
 #: The largest distance of a row's neighbours, in rows, and the weight of a neighbour's terms.
 NEIGHBOUR_DISTANCE: Final = 4
 NEIGHBOUR_WEIGHT: Final = 0.5
-#: The distance up to which rows around a hit are read, in printed tokens.
+#: The distances up to which rows around a hit are read, in printed tokens: first what is near, then
+#: the rest, which for one hit follows what is near the next `NEAR_HITS`. As many rows then say more
+#: of several conversations, and hardly less of one: bench/recall/README.md.
+NEAR_TOKENS: Final = 40
 CONTEXT_TOKENS: Final = 150
+NEAR_HITS: Final = 10
 #: The rows before and after a hit that are read if it has no printed tokens, such as a tool result:
 #: its call precedes it, and other results of that message may be between them. Any number of such
 #: rows may have the same position in tokens.
@@ -70,7 +75,7 @@ class TokenRange(NamedTuple):
 
     first: int
     last: int
-    #: The rank of the hit, counted from 0.
+    #: Its place in the order in which ranges are read, counted from 0; several may share one.
     rank: int
 
 
@@ -154,20 +159,21 @@ def take_best(ranked: Iterable[tuple[int, SortKey]], limit: int) -> list[SortKey
 
 
 def token_ranges(positions: Sequence[RowPosition], end: int) -> list[TokenRange]:
-    """Return the ranges of positions to read: the hits with `CONTEXT_TOKENS` around each of them.
+    """Return the ranges of positions to read around hits, in their order.
 
     ``positions`` are those of the hits, the best first; hits without tokens have no range. Ranges
-    end at the position ``end``. They come in the order of the hits and don't overlap: what is
-    around two hits belongs to the better one, as the number of rows to read is limited. A range may
-    contain no row.
+    end at the position ``end``, and don't overlap: what is around two hits belongs to the one that
+    is read first, as the number of rows to read is limited. A range may contain no row.
     """
+    near = [(rank, NEAR_TOKENS, position) for rank, position in enumerate(positions)]
+    further = [((rank + 1) * NEAR_HITS, CONTEXT_TOKENS, each) for rank, _, each in near]
     ranges: list[TokenRange] = []
     taken: list[tuple[int, int]] = []
-    for rank, position in enumerate(positions):
+    for rank, distance, position in sorted([*near, *further], key=itemgetter(0)):
         if position.total > end or not position.own:
             continue
-        first = position.total - position.own - CONTEXT_TOKENS + 1
-        last = min(position.total + CONTEXT_TOKENS, end)
+        first = position.total - position.own - distance + 1
+        last = min(position.total + distance, end)
         free = list(_free_ranges(taken, first, last))
         ranges += [TokenRange(*part, rank) for part in free]
         for part in free:

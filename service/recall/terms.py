@@ -39,21 +39,15 @@ CACHED_CHARS: Final = 2_000_000
 _POINTS: Final = re.compile(
     "[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed]"
 )
-#: Accents, vowel signs and joiners, which are parts of a word though not letters: of Latin, of
-#: Indic scripts, of Thai and Lao.
-_MARKS: Final = (
-    "\u0300-\u036f"
-    "\u0900-\u0903\u093a-\u094f\u0951-\u0957\u0962\u0963\u0981-\u0983\u09bc-\u09cd\u09d7"
-    "\u09e2\u09e3\u0a01-\u0a03\u0a3c-\u0a51\u0a70\u0a71\u0a75\u0a81-\u0a83\u0abc-\u0acd"
-    "\u0ae2\u0ae3\u0b01-\u0b03\u0b3c-\u0b57\u0b62\u0b63\u0b82\u0bbe-\u0bcd\u0bd7"
-    "\u0c00-\u0c04\u0c3c-\u0c56\u0c62\u0c63\u0c81-\u0c83\u0cbc-\u0cd6\u0ce2\u0ce3"
-    "\u0d00-\u0d03\u0d3b-\u0d4d\u0d57\u0d62\u0d63\u0d81-\u0d83\u0dca-\u0ddf\u0df2\u0df3"
-    "\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ece\u200d"
+#: Accents, vowel signs and joiners, which are parts of a word though not letters.
+_MARKS: Final = "\u200d" + "".join(
+    mark for mark in map(chr, range(0x300, 0xFE00)) if unicodedata.category(mark) in {"Mn", "Mc"}
 )
 _WORD: Final = re.compile(rf"[^\W_]+(?:[{_MARKS}]+[^\W_]*)*")
 _ASCII_WORD: Final = re.compile("[a-z0-9]+")
-#: Scripts without blanks between words: runs of three characters are their terms.
-_THAI_OR_LAO: Final = re.compile("[\u0e00-\u0eff]")
+#: Scripts without blanks between words, from Thai to Burmese, and Khmer: runs of three characters
+#: are their terms.
+_UNSPACED: Final = re.compile("[\u0e00-\u109f\u1780-\u17ff]")
 #: Words joined by capital letters, as in code: ``openGate``, ``HTTPServer``, but not "CEOs" or
 #: "LeBron"; and where an inner one starts. Only at the start of a word is one looked for, or a long
 #: word would take quadratic time.
@@ -153,8 +147,8 @@ def _split(found: Iterable[str], language: str) -> tuple[list[str], list[str]]:
     cjk = [word for word in kept if is_cjk(word)]
     pairs = [pair for run in cjk for pair in _runs_of(run, 2) if pair not in STOP_PAIRS]
     pairs += [character for run in cjk if len(run) > 1 for character in _HAN.findall(run)]
-    pairs += [part for word in plain if _THAI_OR_LAO.match(word) for part in _runs_of(word, 3)]
-    return [word for word in plain if not _THAI_OR_LAO.match(word)], pairs
+    pairs += [part for word in plain if _UNSPACED.match(word) for part in _runs_of(word, 3)]
+    return [word for word in plain if not _UNSPACED.match(word)], pairs
 
 
 def _stem(plain: Sequence[str], language: str) -> list[str]:
@@ -338,7 +332,7 @@ def _tool_terms(text: str) -> Iterator[str]:
 
 
 #: To be increased with a change of the rules that doesn't affect the texts below.
-VERSION: Final = 5
+VERSION: Final = 6
 
 #: Texts whose terms depend on stemmers, stop words, limits and Unicode.
 _TEXTS: Final = (

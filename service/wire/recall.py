@@ -222,7 +222,7 @@ class RecallSuccess(BaseModel, frozen=True):
     #: of at most 1,000 of them, oldest first.
     left_out: int
     left_out_ids: list[str]
-    #: Contents of recalls that go on; empty if nothing is left, and after the last page.
+    #: Contents of recalls that go on; empty if only repetitions are left, and after the last page.
     next: list[dict[str, Any]]
     warnings: list[WarningRecord] = []
 

@@ -392,7 +392,8 @@ async def test_a_search_reads_what_it_has_found_and_what_is_around(
 
     hits = SEARCHED_ROWS // ROWS_PER_HIT
     assert len(found) == SEARCHED_ROWS
-    assert sum(len(each.values) > hits or hits in map(_length, each.values) for each in asked) == 1
+    others = [each.values for each in asked if "term_counts" not in each.text]
+    assert sum(len(values) > hits or hits in map(_length, values) for values in others) == 1
     for statement, steps in await explained(filled, asked):
         for step in steps:
             if filled.sorting.match(step):

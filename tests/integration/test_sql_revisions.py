@@ -470,8 +470,8 @@ def _logs() -> Iterator[None]:
 def test_the_command_says_what_is_wrong(url: str) -> None:
     """`ctxb db check` exits with 1 and a sentence until the schema is ours, then with 0."""
 
-    def ctxb(*words: str) -> tuple[int, str]:
-        ended = CliRunner(env={"CTXB_STORE__URL": url}).invoke(app, ["db", *words])
+    def ctxb(*words: str, group: str = "db") -> tuple[int, str]:
+        ended = CliRunner(env={"CTXB_STORE__URL": url}).invoke(app, [group, *words])
         return ended.exit_code, ended.output
 
     code, said = ctxb("check")
@@ -485,12 +485,20 @@ def test_the_command_says_what_is_wrong(url: str) -> None:
     code, said = ctxb("check")
     assert code == 1
     assert "run `ctxb db reindex`" in said
+    code, said = ctxb("upgrade")
+    assert code == 0
+    assert re.fullmatch(rf"{NEWEST} \(no change\)\nwarning: .*`ctxb db reindex`, when .*\n", said)
     assert ctxb("reindex") == (0, "ok: 7 rows indexed again\n")
     assert ctxb("check") == (0, f"ok: {NEWEST}\n")
     asyncio.run(downgrade(url, "0001"))
     code, said = ctxb("check")
     assert code == 1
-    assert "at revision 0001, which is older than 0008: run `ctxb db upgrade`" in said
+    old = "at revision 0001, which is older than 0008: run `ctxb db upgrade`"
+    assert old in said
+    code, said = ctxb("show", "--owner", "o", group="history")
+    assert code == 1
+    assert old in said
+    assert ctxb("current") == (0, "0001\n")  # a command that reads upgrades nothing
 
 
 @pytest.mark.usefixtures("_logs")

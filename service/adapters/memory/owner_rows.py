@@ -140,7 +140,7 @@ class OwnerRows:
         indexes = dict(nlargest(MAX_FOUND, matching))  # those that arrived last
         known = frozenset(statistics.having)
         hits = [Hit(row, known.intersection(older[index].keys)) for row, index in indexes.items()]
-        most = request.max_rows // ROWS_PER_HIT
+        most = -(-request.max_rows // ROWS_PER_HIT)
         best = merge_hits(rank_hits(hits, statistics, most), request.similar, most)
         numbers = set(best)
         indexes |= {row.sequence: at for at, row in enumerate(older) if row.sequence in numbers}
@@ -150,7 +150,7 @@ class OwnerRows:
 
 
 def _read_around(rows: Sequence[StoredRow], hits: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the ranks of hits, each with the index of a row around it.
+    """Yield the ranks of ranges and of hits without tokens, each with the index of a row in it.
 
     ``hits`` are the indexes of their rows, the best first.
     """

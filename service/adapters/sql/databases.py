@@ -79,6 +79,13 @@ async def read_revision(url: str, limits: StoreSettings = DEFAULTS) -> str | Non
         return await find_revision(database)
 
 
+async def require_upgraded(url: str, limits: StoreSettings = DEFAULTS) -> None:
+    """Raise `SchemaError` for a database that opening the store would upgrade."""
+    async with aclosing(open_database(url, limits)) as database:
+        if database.driver.upgrades_itself:
+            await require_newest(database)
+
+
 async def require_newest(database: Database) -> None:
     """Raise `SchemaError` unless a database has the newest revision."""
     revision = await find_revision(database)

@@ -83,7 +83,7 @@ async def search_rows(
         rows = await connection.execute(matching, {"in_owner": owner, **before, **wanted})
         known = frozenset(statistics.having)
         hits = [Hit(sequence, known.intersection(terms)) for sequence, terms in rows.all()]
-    most = request.max_rows // ROWS_PER_HIT
+    most = -(-request.max_rows // ROWS_PER_HIT)
     best = merge_hits(rank_hits(hits, statistics, most), request.similar, most)
     rows = await connection.execute(_POSITIONS[dialect], {"in_owner": owner, "numbers": best})
     by_number = {row.sequence: row for row in rows.all()}
@@ -110,7 +110,7 @@ async def _read_near(
     triples: Sequence[tuple[int, int, int]],
     values: Mapping[str, object],
 ) -> list[tuple[int, tuple[int, int], str]]:
-    """Return the ranks of hits, each with the position of a row around it, and its body or id."""
+    """Return the ranks of triples, each with the position of a row in it, and its body or id."""
     if not triples:
         return []
     parameters = {**values, **_triple_parameters(connection.dialect.name, triples)}

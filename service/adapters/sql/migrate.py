@@ -24,7 +24,7 @@ from service.adapters.sql.engine import Database
 from service.adapters.sql.reindexing import complete_index, is_complete, is_current, rebuild_index
 from service.adapters.sql.schema import metadata
 from service.config.endpoints import StoreSettings
-from service.errors import SchemaError
+from service.errors import OutdatedTermsError, SchemaError
 
 #: Seconds that a revision may run, or wait for another process's: large tables get new indexes.
 UPGRADE_SECONDS: Final = 86_400.0
@@ -64,6 +64,7 @@ async def check(url: str, limits: StoreSettings = DEFAULTS) -> str:
 
     Raises:
         SchemaError: They are not; the message lists the differences.
+        OutdatedTermsError: They are, but searches find less until the rows are indexed again.
         StoreError: The URL cannot be used, or the database cannot be opened.
     """
     if missing_file(url):
@@ -81,7 +82,7 @@ async def check(url: str, limits: StoreSettings = DEFAULTS) -> str:
             f" {'; '.join(differences)}"
         )
     if outdated:
-        raise SchemaError(
+        raise OutdatedTermsError(
             f"{database.name}: the search index was made by the rules of another version:"
             " run `ctxb db reindex`"
         )

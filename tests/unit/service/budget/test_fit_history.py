@@ -423,6 +423,15 @@ def test_a_summary_is_the_first_entry_of_the_block() -> None:
     assert fitted.blocks == (fitted.block,)
 
 
+def test_a_summary_says_that_it_does_not_count_all() -> None:
+    """Where older rows are beyond a limit, or were not read."""
+    block = memory(*(turn(name, 60) for name in "abcd"))
+
+    fitted = fit_history(replace(block, moves=True), CountSummary(max_items=1), REST + 200, len)
+
+    assert f"\n{SENTENCE}; older messages are not counted\n[d]" in fitted.block.text
+
+
 def test_a_summary_of_native_history_is_a_message_before_it() -> None:
     """It counts as history does."""
     block = history(entries=tuple(said(name, 60) for name in "abcd"))

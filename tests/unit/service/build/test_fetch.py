@@ -119,6 +119,19 @@ async def test_the_first_page_of_a_query_shows_what_is_relevant(builder: Context
     assert following.next == []
 
 
+async def test_of_a_match_that_does_not_fit_a_short_part_is_shown(builder: ContextBuilder) -> None:
+    """The part has the word, and a handle; no other part of the message takes its place."""
+    dump = "\n".join(f"{number * 2654435761 % 2**32:08x}" * 3 for number in range(16))
+    text = f"```\nwalrus\n{dump}\n```\n\n{'The weather was fine, and we went to the lake. ' * 8}"
+    await builder.history.append("o", rows(41, m40=text)[40:])
+    answer = await recall(builder, query="walrus", max_tokens=300)
+
+    (shown,) = answer.messages
+    assert (shown.message_ids, shown.whole) == (["m40"], False)
+    assert "walrus" in shown.text
+    assert f"[{make_handle('m40')}]:" in answer.text
+
+
 async def test_ids_can_be_shown(builder: ContextBuilder) -> None:
     """For going on around a message that was found."""
     answer = await recall(builder, query="Where is the spare key?", with_ids=True)

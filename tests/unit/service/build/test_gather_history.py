@@ -108,7 +108,7 @@ async def test_hits_take_the_place_of_most_newest_rows(
     builder: ContextBuilder, make_request: MakeRequest
 ) -> None:
     """Unless there are few, or the strategy shows newest turns for their age."""
-    texts = {0: KEY, 31: "Zanzibar"}  # of each four rows one, and a single one
+    texts = {0: KEY, 2: "Zanzibar"}  # of each four rows one, and a single one
     rows = [
         {**each, "content": texts.get(n % 4 and n, FILLING)} for n, each in enumerate(history())
     ]
@@ -127,14 +127,14 @@ async def test_a_full_page_and_hits_are_no_more_than_the_most_rows(
     make_builder: MakeBuilder, make_request: MakeRequest
 ) -> None:
     """With few hits all newest rows are candidates, and the oldest hits give way."""
-    memory = MemorySettings(whole_rows=WHOLE, max_rows=30)
+    memory = MemorySettings(whole_rows=WHOLE, max_rows=20)
     builder = make_builder(settings=Settings(memory=memory))
     rows = [{**each, "content": KEY if n < 240 else FILLING} for n, each in enumerate(history())]
     await builder.history.append("o", rows)
     request = make_request("the key", strategy="relevance", memory_tokens=400)
     read = (await builder.build_or_raise(request)).gathered.history
 
-    assert len(read.messages) == 30
+    assert len(read.messages) == 20
 
 
 async def test_a_question_without_words_is_searched_with_those_of_the_last_turn(

@@ -201,6 +201,25 @@ def says(role: str, *parts: str | dict[str, Any]) -> dict[str, Any]:
     return {"role": role, "parts": [{"text": p} if isinstance(p, str) else p for p in parts]}
 
 
+def test_a_result_of_gemini_that_moves_joins_the_others() -> None:
+    """Its API wants all results of a message in the next one."""
+    call = {"functionCall": {"id": "a", "name": "f", "args": {}}}
+    result = {"functionResponse": {"id": "a", "name": "f", "response": {"at": "eight"}}}
+    other_call = {"functionCall": {**call["functionCall"], "id": "b"}}
+    other = {"functionResponse": {**result["functionResponse"], "id": "b"}}
+    rows: list[Row] = [
+        *(says("user", "When?"), says("model", call, other_call), says("user", result)),
+        *(says("model", "At eight"), says("user", other), says("model", "Both at eight")),
+        says("user", "Thanks"),
+    ]
+    found = fitted(rows, 1_000)
+
+    assert found.rows == [*rows[:2], says("user", result, other), rows[3], *rows[5:]]
+    assert [decision.reason for decision in found.decisions[1:5]] == [
+        *("fits", "fits", "fits", "result_moved")
+    ]
+
+
 def test_a_call_of_gemini_follows_the_user() -> None:
     """Where the user's message before it was dropped, it is kept too, or else the call goes."""
     call = says("model", {"functionCall": {"name": "f", "args": {}}})

@@ -315,6 +315,8 @@ def test_a_match_has_a_word_of_the_question() -> None:
     assert any(find_matches("Which games?", passages, NOW))
     assert any(find_matches("What was said yesterday?", passages, NOW))
     assert any(find_matches("bingoo", passages, NOW))
+    assert not any(find_matches("🙂", passages, NOW))
+    assert not any(find_matches("And when was that?", passages, NOW))
     assert not any(find_matches("👍", [Passage("👍", Role.HUMAN)], NOW))
     assert not any(find_matches("xylophone", passages, NOW))
     assert not any(find_matches("key", [], NOW))

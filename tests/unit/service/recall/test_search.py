@@ -4,6 +4,8 @@ from service.recall.search import (
     CONTEXT_TOKENS,
     MAX_FOUND,
     MAX_SINGLE_TERMS,
+    NEAR_HITS,
+    NEAR_TOKENS,
     Hit,
     IndexQuery,
     RowPosition,
@@ -57,29 +59,28 @@ def test_rare_terms_and_rows_close_by_make_a_row_better() -> None:
     assert rank_hits([Hit(1, frozenset({1})), Hit(90, frozenset({2}))], known(10, 900), 1) == [1]
 
 
-def test_stretches_keep_the_order_of_the_best() -> None:
-    """What two rows reach is the better one's, what lies between others is read too."""
-    spots = [
-        RowPosition(5_000, 10),
-        RowPosition(9_000, 10),
-        RowPosition(5_000 - CONTEXT_TOKENS, 10),
-        RowPosition(10_500, 10),
+def test_what_is_near_the_best_is_read_first() -> None:
+    """Then what is near the others, and what is further away; nothing is read twice."""
+    near, far = NEAR_TOKENS, CONTEXT_TOKENS
+    spots = [RowPosition(5_000, 10), RowPosition(9_000, 10), RowPosition(5_000 - near, 10)]
+    assert token_ranges([*spots, RowPosition(10_500, 10)], 9_030) == [
+        (5_000 - near - 9, 5_000 + near, 0),
+        (9_000 - near - 9, 9_030, 1),
+        (5_000 - 2 * near - 9, 5_000 - near - 10, 2),
+        (5_000 - far - 9, 5_000 - 2 * near - 10, NEAR_HITS),
+        (5_000 + near + 1, 5_000 + far, NEAR_HITS),
+        (9_000 - far - 9, 9_000 - near - 10, 2 * NEAR_HITS),
+        (5_000 - near - far - 9, 5_000 - far - 10, 3 * NEAR_HITS),
     ]
-    assert token_ranges(spots, 9_050) == [
-        (5_000 - CONTEXT_TOKENS - 9, 5_000 + CONTEXT_TOKENS, 0),
-        (9_000 - CONTEXT_TOKENS - 9, 9_050, 1),
-        (5_000 - 2 * CONTEXT_TOKENS - 9, 5_000 - CONTEXT_TOKENS - 10, 2),
-    ]
-    around = [RowPosition(1_000, 10), RowPosition(1_400, 10), RowPosition(1_200, 300)]
-    assert token_ranges(around, 9_000)[2:] == [
-        (900 - CONTEXT_TOKENS + 1, 1_000 - CONTEXT_TOKENS - 10, 2),
-        (1_000 + CONTEXT_TOKENS + 1, 1_400 - CONTEXT_TOKENS - 10, 2),
-    ]
-    assert token_ranges([RowPosition(1_000, 10)] * 2, 9_000) == [
-        (1_000 - CONTEXT_TOKENS - 9, 1_000 + CONTEXT_TOKENS, 0)
+    many = [RowPosition(1_000 * number, 10) for number in range(1, NEAR_HITS + 3)]
+    order = [each.rank for each in token_ranges(many, 99_000)]
+    assert order[: NEAR_HITS + 4] == [*range(NEAR_HITS + 1), NEAR_HITS, NEAR_HITS, NEAR_HITS + 1]
+    assert [rank for *_, rank in token_ranges([RowPosition(1_000, 10)] * 2, 9_000)] == [
+        0,
+        *[NEAR_HITS] * 2,
     ]
     unprinted = [RowPosition(1_000, 0), RowPosition(1_000, 10)]
-    assert [each.rank for each in token_ranges(unprinted, 9_000)] == [1]
+    assert [each.rank for each in token_ranges(unprinted, 9_000)] == [1, *[2 * NEAR_HITS] * 2]
     assert token_ranges([], 10) == []
 
 

@@ -79,4 +79,4 @@ def test_the_rules_have_the_name_that_databases_have_noted() -> None:
 
     Write the new name here, and into the list of changes that an upgrade needs that command.
     """
-    assert term_rules() == "5-091920df1281"
+    assert term_rules() == "6-091920df1281"
