@@ -49,9 +49,11 @@ class _Search:
 def compute_features(question: Question, corpus: Corpus) -> dict[str, Values]:
     """Return the features of passages by their names; values that are all 0 may be left out."""
     search = _Search(question, corpus, corpus.stems.find([*question.stems, *question.kinds]))
+    by_stems = _stem_scores(search)
     return {
         **_gram_scores(search),
-        **_stem_scores(search),
+        **by_stems,
+        "outdated": _outdated(search, by_stems["message"]),
         "kinds": _kind_scores(search),
         **{f"cov{reach}": _coverage(search, reach) for reach in COVERAGE_TOKENS},
         **_date_relations(search),
@@ -89,6 +91,23 @@ def _stem_scores(search: _Search) -> Mapping[str, Values]:
     if corpus.continued_share:
         scores["whole"] = score_groups(corpus.messages, corpus.message_damping)
     return scores
+
+
+def _outdated(search: _Search, matches: Values) -> Values:
+    """Return how well each passage matches, times the share of all that matches in later sessions.
+
+    Only for questions that ask for what is so now, and name no day.
+    """
+    total, question = sum(matches), search.question
+    if not (question.of_now and total) or find_days(question.text, question.now):
+        return [0.0] * len(matches)
+    session_of = search.corpus.sessions.of
+    by_session = [0.0] * (session_of[-1] + 1)
+    for session, value in zip(session_of, matches, strict=True):
+        by_session[session] += value
+    until = [*accumulate(by_session)]
+    matching = zip(session_of, matches, strict=True)
+    return [value * max(1.0 - until[session] / total, 0.0) for session, value in matching]
 
 
 def _kind_scores(search: _Search) -> Values:

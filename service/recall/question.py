@@ -56,6 +56,15 @@ HAN_HIRAGANA_WEIGHT: Final = 0.5
 _PLAIN_WORD: Final = re.compile(r"\b[a-z]{3,}\b")
 #: A name that may begin a text, as in "Tim: …" and "Ann Lee: …".
 _SPEAKER: Final = re.compile(r"([A-Z][\w'-]{1,29}(?: [A-Z][\w'-]{1,29})?):")
+#: Words that ask for what is so now, of which older messages may say something else.
+_OF_NOW: Final = re.compile(
+    r"\b(?:now|current(?:ly)?|nowadays|latest|newest|most recent(?:ly)?|up[- ]to[- ]date"
+    r"|these days|at the moment|at present|as of (?:now|today)|any ?more|any longer"
+    r"|jetzt|aktuell\w*|derzeit|momentan|zurzeit|neuest\w+|maintenant|actuel\w*|en ce moment"
+    r"|ahora|actualmente|últim[oa]s?|adesso|agora|att?ual\w*|сейчас|теперь)\b"
+    r"|今の|現在|最新|现在|目前|지금|현재|최신",
+    re.IGNORECASE,
+)
 _SINGLE_HAN: Final = re.compile("(?<![\u3400-\u9fff])[\u3400-\u9fff](?![\u3400-\u9fff])")
 
 
@@ -74,6 +83,8 @@ class Question:
     now: datetime | None = None
     #: Whether the terms are its own, and not those of the last turn.
     has_terms: bool = True
+    #: Whether it asks for what is so now.
+    of_now: bool = False
 
 
 def read_question(text: str, passages: Sequence[Passage], now: datetime | None) -> Question:
@@ -97,7 +108,8 @@ def read_question(text: str, passages: Sequence[Passage], now: datetime | None) 
     plain = _PLAIN_WORD.findall(text) if language == DEFAULT else ()
     subjects = islice(without_stop_words(plain, language), KIND_WORDS)
     kinds = find_kinds(subjects) - stems.keys()
-    return Question(text, language, stems, grams, kinds, now, has_terms)
+    of_now = _OF_NOW.search(text) is not None
+    return Question(text, language, stems, grams, kinds, now, has_terms, of_now)
 
 
 def _choose_language(text: str, around: str) -> str:

@@ -40,6 +40,7 @@ WEIGHTS: Final[Mapping[str, float]] = {
     "named": 2.0,
     "names": 1.25,
     "human": 2.0,
+    "outdated": -2.0,
 }
 #: The weights if similarities are known. Similarities say more about a passage and its neighbours
 #: than their words do.

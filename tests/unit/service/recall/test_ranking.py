@@ -307,6 +307,22 @@ def test_an_index_finds_what_a_search_without_it_does() -> None:
     }
 
 
+def test_of_what_is_so_now_newer_sessions_score_higher() -> None:
+    """Unless the question names a day; other questions don't care."""
+    passages = [
+        Passage(f"The dose is {number} mg", Role.HUMAN, NOW - timedelta(days=90 - number))
+        for number in (20, 40, 60)
+    ]
+
+    def scores(question: str) -> list[float]:
+        return rank(question, passages, NOW)
+
+    now, ever, dated = map(scores, ("The current dose?", "The dose?", "The current dose in 1999?"))
+    assert now[0] < now[1] < now[2]
+    assert ever[0] == ever[1] == ever[2]
+    assert dated[0] == dated[1] == dated[2]
+
+
 def test_a_match_has_a_word_of_the_question() -> None:
     """In any form, or of a kind, or half of its runs of letters; an ending is no match."""
     passages = [Passage("Which one took the keys to the bingo?", Role.HUMAN)]
