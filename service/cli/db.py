@@ -25,7 +25,7 @@ def upgrade(ctx: typer.Context) -> None:
     before, after, left = asyncio.run(upgrade_store(require_persistent_store(start(ctx.obj))))
     typer.echo(f"{after} (was {before or 'empty'})" if before != after else f"{after} (no change)")
     if left:
-        typer.echo(f"warning: {left}, when all workers have this version", err=True)
+        typer.echo(f"warning: {left} once all workers have this version", err=True)
 
 
 @db.command()
