@@ -354,7 +354,10 @@ async def store_revision(settings: Settings) -> str | None:
 
 
 async def check_store(settings: Settings) -> str:
-    """Return the revision of the store's schema; raises `SchemaError` unless it is the newest."""
+    """Return the revision of the store's schema, which is the newest.
+
+    Raises `SchemaError` if it isn't, and `OutdatedTermsError` if only the search index is older.
+    """
     from service.adapters.sql.migrate import check  # noqa: PLC0415 - only databases need it
 
     return await check(settings.store.url.get_secret_value(), settings.store)

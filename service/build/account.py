@@ -10,7 +10,17 @@ from typing import Any, Final
 from opentelemetry.trace import Span, Tracer
 
 from formatters.handles import LONGEST_HANDLE, make_handle
-from formatters.model import BEYOND_LIMIT, BUILT_IN_TAGS, Message, NotShown, Role, Tag, Tool, render
+from formatters.model import (
+    BEYOND_LIMIT,
+    BUILT_IN_TAGS,
+    CALL_NOT_READ,
+    Message,
+    NotShown,
+    Role,
+    Tag,
+    Tool,
+    render,
+)
 from formatters.providers.context_management import ContextManagement, find_unsupported_edits
 from formatters.providers.formats import build_provider_request
 from service.budget.decisions import Decision, tally
@@ -296,7 +306,7 @@ def _budget_warnings(plan: Plan, fitted: Fitted, not_read: int) -> Iterator[Warn
         return
     gone = [d for d in fitted.decisions if d.outcome in {"dropped", "summarized"}]
     beyond = [d for d in gone if d.reason == BEYOND_LIMIT]
-    if beyond and len(beyond) == len(gone):  # the strategy leaves nothing out
+    if beyond and all(d.reason in {BEYOND_LIMIT, CALL_NOT_READ} for d in gone):  # no strategy's
         left_out = tally(beyond)["dropped"] + not_read
         detail = (
             f"memory_limit, which is {limit}, left {left_out} messages out, while {used} of the "

@@ -110,7 +110,7 @@ NOTHING: Final = "(No messages)"
 LONGEST_PAGE_NOTE: Final = "\n(more: page=20)"
 LONGEST_NOTE: Final = '\n(more: around="{}", before=200, after=200)'
 #: Says why the answer to a query has no message.
-NO_MATCH_NOTE: Final = "\n(not found: no message has a word of the query)"
+NO_MATCH_NOTE: Final = "\n(not found: no message has a searchable word of the query)"
 #: Says that the answer has no message because none fits.
 TOO_FEW_NOTE: Final = "\n(more tokens are needed)"
 

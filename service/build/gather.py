@@ -83,8 +83,7 @@ MANY_ROWS: Final = 500
 SEARCHED_ROWS: Final = 400
 SEARCHED_PER_NEWEST_ROW: Final = 2
 #: The part of the tokens for history whose newest rows compete with the hits of a search, whatever
-#: they say; of the others only hits do. With all of them, at most half a point more of the evidence
-#: is kept.
+#: they say; of the others only hits do: bench/recall/README.md.
 NEWEST_PART: Final = 4
 
 #: The least seconds between two log lines on equal failures.
@@ -456,29 +455,39 @@ class _RowReader:
 
     async def _read_searched(self) -> History:
         """Read a short history completely; of a long one the newest rows and the hits."""
-        most = self.settings.max_rows
-        newest = await self._read_newest_part(most)
-        if len(newest.rows) < newest.total <= self.settings.whole_rows:
+        most, whole = self.settings.max_rows, self.settings.whole_rows
+        newest, usual = await self._read_newest_part(most)
+        if len(newest.rows) < newest.total <= whole:
             newest = await self._read_page(most, None)
         rows = min(newest.total, most)
         if rows <= len(newest.rows) or not newest.rows:
             return await self._to_history(newest)
-        usual = NEWEST_PART * len(newest.rows)
         max_rows = max(SEARCHED_ROWS, SEARCHED_PER_NEWEST_ROW * usual)
         hits = await self._search(newest.rows, min(rows - len(newest.rows), max_rows))
-        if len(hits) < usual // 2:  # they leave room for the other newest rows
+        if len(newest.rows) < usual and len(hits) < usual // 2:  # there is room for the others
             newest = await self._read_page(most, self.plan.history_tokens)
         return await self._to_history(newest, hits)
 
-    async def _read_newest_part(self, most: int) -> HistoryPage:
-        """Read the newest rows, with the whole newest turn, that compete with hits; or all."""
+    async def _read_newest_part(self, most: int) -> tuple[HistoryPage, int]:
+        """Read the newest rows that compete with hits; return about how many the budget can hold.
+
+        They have the whole newest turn. If the budget may hold all rows, they are all that it can.
+        """
         strategy, tokens = self.plan.strategy, self.plan.history_tokens
-        shares_newest = isinstance(strategy, Relevance) and strategy.recent_share
-        if tokens is not None and not shares_newest:
+        if tokens is not None and not (isinstance(strategy, Relevance) and strategy.recent_share):
             part = await self._read_page(most, tokens // NEWEST_PART)
-            if any(message.role is Role.HUMAN for message in self.cache.read(part.rows)):
-                return part
-        return await self._read_page(most, tokens)
+            usual = NEWEST_PART * len(part.rows)
+            before = part.starts[-1] if part.starts else 0
+            is_long = before > tokens - tokens // NEWEST_PART and usual < min(part.total, most)
+            if part.total <= self.settings.whole_rows or (is_long and self._has_turn(part)):
+                return part, usual
+        page = await self._read_page(most, tokens)
+        return page, len(page.rows)
+
+    def _has_turn(self, page: HistoryPage) -> bool:
+        """Return whether a page has the whole newest turn before the run."""
+        run = self.request.run_id
+        return any(m.role is Role.HUMAN and m.run_id != run for m in self.cache.read(page.rows))
 
     async def _search(self, newest: Sequence[Row], max_rows: int) -> Sequence[Row]:
         """Return older rows that match the question, newest first."""

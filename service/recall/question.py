@@ -59,9 +59,9 @@ _SPEAKER: Final = re.compile(r"([A-Z][\w'-]{1,29}(?: [A-Z][\w'-]{1,29})?):")
 #: Words that ask for what is so now, of which older messages may say something else.
 _OF_NOW: Final = re.compile(
     r"\b(?:now|current(?:ly)?|nowadays|latest|newest|most recent(?:ly)?|up[- ]to[- ]date"
-    r"|these days|at the moment|at present|as of (?:now|today)|any ?more|any longer"
+    r"|these days|at the moment|at present|as of (?:now|today)"
     r"|jetzt|aktuell\w*|derzeit|momentan|zurzeit|neuest\w+|maintenant|actuel\w*|en ce moment"
-    r"|ahora|actualmente|últim[oa]s?|adesso|agora|att?ual\w*|сейчас|теперь)\b"
+    r"|ahora|actualmente|adesso|agora|att?ual\w*|сейчас|теперь)\b"
     r"|今の|現在|最新|现在|目前|지금|현재|최신",
     re.IGNORECASE,
 )

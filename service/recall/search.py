@@ -75,7 +75,8 @@ class TokenRange(NamedTuple):
 
     first: int
     last: int
-    #: Its place in the order in which ranges are read, counted from 0; several may share one.
+    #: Its place in the order in which ranges are read. That of what is near the best hit is 0, of
+    #: the second best 2: odd ones are of what is further away. The parts of a range share one.
     rank: int
 
 
@@ -165,8 +166,9 @@ def token_ranges(positions: Sequence[RowPosition], end: int) -> list[TokenRange]
     end at the position ``end``, and don't overlap: what is around two hits belongs to the one that
     is read first, as the number of rows to read is limited. A range may contain no row.
     """
-    near = [(rank, NEAR_TOKENS, position) for rank, position in enumerate(positions)]
-    further = [((rank + 1) * NEAR_HITS, CONTEXT_TOKENS, each) for rank, _, each in near]
+    hits = [*enumerate(positions)]
+    near = [(2 * hit, NEAR_TOKENS, position) for hit, position in hits]
+    further = [(2 * (hit + 1) * NEAR_HITS + 1, CONTEXT_TOKENS, each) for hit, each in hits]
     ranges: list[TokenRange] = []
     taken: list[tuple[int, int]] = []
     for rank, distance, position in sorted([*near, *further], key=itemgetter(0)):

@@ -164,7 +164,7 @@ def _read_around(rows: Sequence[StoredRow], hits: Sequence[int]) -> Iterator[tup
             near = range(max(at - ROWS_BEFORE, 0), min(at + ROWS_AFTER + 1, len(rows)))
             before = range(at, max(at - ROWS_TO_CALL, 0) - 1, -1)
             last_call = islice((index for index in before if _has_calls(rows[index].record)), 1)
-            yield from ((rank, index) for index in (*near, *last_call))
+            yield from ((2 * rank, index) for index in (*near, *last_call))
 
 
 def _has_calls(record: Record) -> bool:

@@ -91,7 +91,7 @@ async def search_rows(
     positions = [RowPosition(getattr(row, total), row.own) for row in found]
     ranges = token_ranges(positions, getattr(end, total) - end.own)
     # hits without printed tokens, whose position in tokens other rows have, too
-    bare = [(row.sort_time, row.sequence, rank) for rank, row in enumerate(found) if not row.own]
+    bare = [(row.sort_time, row.sequence, 2 * at) for at, row in enumerate(found) if not row.own]
     values = {**keys, **before, "limit": request.max_rows}
     near = await _read_near(connection, _AROUND[dialect, total], ranges, values)
     beside = await _read_near(connection, _BESIDE[dialect, total], bare, values)

@@ -196,7 +196,7 @@ async def test_a_query_that_matches_nothing_says_so(builder: ContextBuilder) -> 
         for max_tokens in (64, 300):
             answer = await recall(builder, query=query, max_tokens=max_tokens)
             assert bool(answer.messages) is bool(answer.left_out) is bool(answer.next) is is_found
-            ending = "\n\n(No messages)\n(not found: no message has a word of the query)"
+            ending = "\n\n(No messages)\n(not found: no message has a searchable word of the query)"
             assert answer.text.endswith(ending) is not is_found
 
 

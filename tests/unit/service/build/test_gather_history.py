@@ -123,6 +123,39 @@ async def test_hits_take_the_place_of_most_newest_rows(
     assert (newest[0] - 1) * 4 < newest[1] == newest[2]
 
 
+async def test_a_long_history_that_fits_is_read_whole(
+    builder: ContextBuilder, make_request: MakeRequest
+) -> None:
+    """So is one of which the most rows fit; neither is searched."""
+    rows = [
+        {**each, "content": "short" if n > 200 else FILLING} for n, each in enumerate(history())
+    ]
+    await builder.history.append("o", rows[-MOST:])
+    request = make_request("the key", strategy="relevance", memory_tokens=4_000)
+    read = (await builder.build_or_raise(request)).gathered.history
+    assert (len(read.messages), read.found, read.not_read) == (MOST, None, 0)
+
+    await builder.history.append("p", rows)
+    request = make_request("the key", owner_key="p", strategy="relevance", memory_tokens=4_000)
+    built = await builder.build_or_raise(request)
+    assert (built.gathered.history.found, built.gathered.history.not_read) == (None, ROWS - MOST)
+    assert [warning.code for warning in built.content.warnings] == ["history_capped"]
+
+
+async def test_a_row_of_the_run_is_no_newest_turn(
+    builder: ContextBuilder, make_request: MakeRequest
+) -> None:
+    """The newest turn before it is read whole, however long it is."""
+    long = [
+        row(n, "human" if n == ROWS else "ai", FILLING, run_id="long") for n in range(ROWS, 315)
+    ]
+    asked = row(400, "human", "Where is the key?", run_id="run_q")
+    await builder.history.append("o", [*history(), *long, asked])
+    request = make_request("Where is the key?", strategy="relevance", memory_tokens=400)
+    read = (await builder.build_or_raise(request)).gathered.history
+    assert {each["id"] for each in long} <= {message.id for message in read.messages}
+
+
 async def test_a_full_page_and_hits_are_no_more_than_the_most_rows(
     make_builder: MakeBuilder, make_request: MakeRequest
 ) -> None:

@@ -61,26 +61,26 @@ def test_rare_terms_and_rows_close_by_make_a_row_better() -> None:
 
 def test_what_is_near_the_best_is_read_first() -> None:
     """Then what is near the others, and what is further away; nothing is read twice."""
-    near, far = NEAR_TOKENS, CONTEXT_TOKENS
+    near, far, late = NEAR_TOKENS, CONTEXT_TOKENS, 2 * NEAR_HITS
     spots = [RowPosition(5_000, 10), RowPosition(9_000, 10), RowPosition(5_000 - near, 10)]
     assert token_ranges([*spots, RowPosition(10_500, 10)], 9_030) == [
         (5_000 - near - 9, 5_000 + near, 0),
-        (9_000 - near - 9, 9_030, 1),
-        (5_000 - 2 * near - 9, 5_000 - near - 10, 2),
-        (5_000 - far - 9, 5_000 - 2 * near - 10, NEAR_HITS),
-        (5_000 + near + 1, 5_000 + far, NEAR_HITS),
-        (9_000 - far - 9, 9_000 - near - 10, 2 * NEAR_HITS),
-        (5_000 - near - far - 9, 5_000 - far - 10, 3 * NEAR_HITS),
+        (9_000 - near - 9, 9_030, 2),
+        (5_000 - 2 * near - 9, 5_000 - near - 10, 4),
+        (5_000 - far - 9, 5_000 - 2 * near - 10, late + 1),
+        (5_000 + near + 1, 5_000 + far, late + 1),
+        (9_000 - far - 9, 9_000 - near - 10, 2 * late + 1),
+        (5_000 - near - far - 9, 5_000 - far - 10, 3 * late + 1),
     ]
     many = [RowPosition(1_000 * number, 10) for number in range(1, NEAR_HITS + 3)]
     order = [each.rank for each in token_ranges(many, 99_000)]
-    assert order[: NEAR_HITS + 4] == [*range(NEAR_HITS + 1), NEAR_HITS, NEAR_HITS, NEAR_HITS + 1]
+    assert order[: NEAR_HITS + 4] == [*range(0, late + 1, 2), late + 1, late + 1, late + 2]
     assert [rank for *_, rank in token_ranges([RowPosition(1_000, 10)] * 2, 9_000)] == [
         0,
-        *[NEAR_HITS] * 2,
+        *[late + 1] * 2,
     ]
     unprinted = [RowPosition(1_000, 0), RowPosition(1_000, 10)]
-    assert [each.rank for each in token_ranges(unprinted, 9_000)] == [1, *[2 * NEAR_HITS] * 2]
+    assert [each.rank for each in token_ranges(unprinted, 9_000)] == [2, *[2 * late + 1] * 2]
     assert token_ranges([], 10) == []
 
 
