@@ -191,6 +191,8 @@ class Recorder:
         names = {"owner_key": row.owner_key, "row_id": row.id, "entry": delivery.token}
         if new and (reason := explain_foreign(fields)):
             log.warning("recorder.not_read", **names, reason=reason)
+        if new and row.timestamp is not None and parse_timestamp(row.timestamp) is None:
+            log.warning("recorder.not_read", **names, reason="timestamp: write ISO 8601")
         for warning in misnamed_keys([fields] if new else (), ""):
             pointer = (warning.pointer or "").removeprefix("/0")
             log.warning("recorder.unknown_key", **names, reason=f"{pointer} {warning.detail}")

@@ -96,6 +96,19 @@ async def test_calls_of_another_api_are_stored_with_a_warning(
     )
 
 
+async def test_a_time_that_cannot_be_read_is_logged(make_builder: MakeBuilder) -> None:
+    """Once for a row that is new; the log doesn't quote it."""
+    row = {"id": "t", "owner_key": "o", "role": "ai", "content": "Hi", "timestamp": "whenever"}
+    async with open_memory_bus(BusOptions(), MemoryHub()) as bus:
+        for sent in (row, row, {**row, "id": "u", "timestamp": None}):
+            await bus.append(Topics.LLM_RESULTS, json.dumps(sent).encode())
+        with capture_logs() as logs:
+            await Recorder(make_builder().history, bus, Settings()).take_new()
+
+    (line,) = [each for each in logs if each["event"] == "recorder.not_read"]
+    assert (line["row_id"], line["reason"]) == ("t", "timestamp: write ISO 8601")
+
+
 async def test_a_misspelt_key_is_logged(make_builder: MakeBuilder) -> None:
     """Once for a row that is new; keys of the sender's own are not."""
     row = {"id": "t", "owner_key": "o", "role": "tool", "content": "15 degrees", "source": "met"}
