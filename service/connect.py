@@ -428,7 +428,7 @@ def check_tokenizers(settings: BudgetSettings) -> None:
             raise ConfigError(f"budget.{place}: there is no {shown(name)}{meant}")
 
 
-async def check_exists(settings: Settings) -> None:
+async def check_ready(settings: Settings) -> None:
     """Raise `StoreError` if the store is a file that opening would create or upgrade."""
     if file := _find_missing_file(settings):
         raise StoreError(
@@ -436,7 +436,7 @@ async def check_exists(settings: Settings) -> None:
             " `ctxb db upgrade` create it"
         )
     if not settings.store.url.get_secret_value().startswith("memory"):
-        from service.adapters.sql.databases import require_upgraded  # noqa: PLC0415 - likewise
+        from service.adapters.sql.databases import require_upgraded  # noqa: PLC0415 - as above
 
         await require_upgraded(settings.store.url.get_secret_value(), settings.store)
 

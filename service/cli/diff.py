@@ -30,7 +30,7 @@ from service.cli.previews import Texts, find_texts, format_messages, texts_of
 from service.cli.request import complete_strategy, read_bytes, read_request
 from service.cli.start import run_on_bus, start
 from service.config.settings import Settings
-from service.connect import check_exists
+from service.connect import check_ready
 from service.errors import InvalidRequestError, NotFoundError
 from service.wire.request import BuildRequest, decode_again, set_options
 from service.wire.response import BuildResponse
@@ -153,7 +153,7 @@ async def build_pair(
     if max(map(len, options.values()), default=0) != PAIR:
         raise typer.BadParameter("--strategy, --model or a budget is needed twice, none more often")
     request = read_request(path)
-    await check_exists(settings)
+    await check_ready(settings)
     async with open_builder(settings) as builder:
         moment = builder.clock()
         reports = []

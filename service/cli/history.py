@@ -29,7 +29,7 @@ from service.compaction.compactor import find_compactor
 from service.compaction.job import find_job
 from service.compaction.summarize import NewSummary, SkipReason
 from service.config.settings import Settings
-from service.connect import check_exists, find_bus, has_shared_bus, open_bus, open_stores
+from service.connect import check_ready, find_bus, has_shared_bus, open_bus, open_stores
 from service.errors import ConfigError
 from service.ports.bus import Forgotten
 from service.ports.stores import HistoryStore
@@ -405,7 +405,7 @@ async def erase_owner(
             " set; set CTXB_STORE__URL or CTXB_BUS__URL as the workers have them"
         )
     if persistent:
-        await check_exists(settings)
+        await check_ready(settings)
     bus = store = None
     if shared:
         async with open_bus(settings) as connected:

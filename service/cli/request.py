@@ -26,7 +26,7 @@ from service.cli.options import Json, owner_option, takes
 from service.cli.previews import find_texts
 from service.cli.start import has_persistent_store, start
 from service.config.settings import Settings
-from service.connect import check_exists, connect_client, open_tracer, require_shared_bus
+from service.connect import check_ready, connect_client, open_tracer, require_shared_bus
 from service.wire.payload import read_json
 from service.wire.request import BuildRequest, ContextOptions, set_options
 from service.wire.response import BuildResponse, BuildSuccess
@@ -125,7 +125,7 @@ def build(ctx: typer.Context, *, options: RequestOptions, as_json: Json = False)
     request = make_request(options)
 
     async def built() -> BuildResponse:
-        await check_exists(settings)
+        await check_ready(settings)
         async with open_builder(settings) as builder:
             return await builder.handle_build_request(request)
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 from service.cli.root import CommonOptions
 from service.config.load import load_settings
 from service.config.settings import Settings
-from service.connect import check_exists, open_bus, require_shared_bus
+from service.connect import check_ready, open_bus, require_shared_bus
 from service.errors import ConfigError
 from service.observe.logs import configure_logging
 from service.ports.bus import Bus
@@ -67,8 +67,11 @@ def require_persistent_store(settings: Settings) -> Settings:
 
 
 def require_existing_store(settings: Settings) -> Settings:
-    """Return the settings; raises `StoreError` if their store isn't there yet, as above."""
-    asyncio.run(check_exists(require_persistent_store(settings)))
+    """Return the settings; raises `StoreError` if opening their store would create or upgrade it.
+
+    And `ConfigError` as above.
+    """
+    asyncio.run(check_ready(require_persistent_store(settings)))
     return settings
 
 

@@ -457,10 +457,11 @@ def _split(items: Iterable[Item]) -> Iterator[Unit]:
 def _join_results(unit: Sequence[Item]) -> Unit:
     """Join results that changed or moved into one message, if their shape has them in one."""
     caller, *results = unit
+    if len(results) < 2:
+        return tuple(unit)
     places = [index for item in unit for index in sorted(item.indexes)]
     moved = places != [*range(places[0], places[0] + len(places))]
-    changed = moved or any(result.is_mended or not result.indexes for result in results)
-    if len(results) < 2 or not changed:
+    if not moved and not any(result.is_mended or not result.indexes for result in results):
         return tuple(unit)
     shape, *others = {result.shape for result in results}
     if others or not isinstance(shape, PartShape):

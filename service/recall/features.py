@@ -98,16 +98,17 @@ def _outdated(search: _Search, matches: Values) -> Values:
 
     Only for questions that ask for what is so now, and name no day.
     """
-    total, question = sum(matches), search.question
-    if not (question.of_now and total) or find_days(question.text, question.now):
+    question = search.question
+    if not question.of_now or find_days(question.text, question.now) or not any(matches):
         return [0.0] * len(matches)
     session_of = search.corpus.sessions.of
     by_session = [0.0] * (session_of[-1] + 1)
     for session, value in zip(session_of, matches, strict=True):
         by_session[session] += value
     until = [*accumulate(by_session)]
+    total = until[-1]
     matching = zip(session_of, matches, strict=True)
-    return [value * max(1.0 - until[session] / total, 0.0) for session, value in matching]
+    return [value * (1.0 - until[session] / total) for session, value in matching]
 
 
 def _kind_scores(search: _Search) -> Values:

@@ -75,8 +75,8 @@ class TokenRange(NamedTuple):
 
     first: int
     last: int
-    #: Its place in the order in which ranges are read. That of what is near the best hit is 0, of
-    #: the second best 2: odd ones are of what is further away. The parts of a range share one.
+    #: Its place in the order in which ranges are read: of `near_rank`, or an odd one for what is
+    #: further away from a hit. The parts of a range share one.
     rank: int
 
 
@@ -143,6 +143,16 @@ def rank_hits(hits: Sequence[Hit], statistics: TermStatistics, limit: int) -> li
     return sorted(scores, key=lambda number: (scores[number], number), reverse=True)[:limit]
 
 
+def most_hits(max_rows: int) -> int:
+    """Return how many hits a search for rows looks up at most; at least one for any row."""
+    return -(-max_rows // ROWS_PER_HIT)
+
+
+def near_rank(hit: int) -> int:
+    """Return the rank of what is near a hit, by the hit's place among the best."""
+    return 2 * hit
+
+
 def merge_hits(one: Sequence[int], other: Sequence[int], limit: int) -> list[int]:
     """Return the best of two rankings in turns, each row once; at most ``limit``."""
     both = dict.fromkeys(number for pair in zip_longest(one, other) for number in pair)
@@ -167,8 +177,10 @@ def token_ranges(positions: Sequence[RowPosition], end: int) -> list[TokenRange]
     is read first, as the number of rows to read is limited. A range may contain no row.
     """
     hits = [*enumerate(positions)]
-    near = [(2 * hit, NEAR_TOKENS, position) for hit, position in hits]
-    further = [(2 * (hit + 1) * NEAR_HITS + 1, CONTEXT_TOKENS, each) for hit, each in hits]
+    near = [(near_rank(hit), NEAR_TOKENS, position) for hit, position in hits]
+    further = [
+        (near_rank((hit + 1) * NEAR_HITS) + 1, CONTEXT_TOKENS, position) for hit, position in hits
+    ]
     ranges: list[TokenRange] = []
     taken: list[tuple[int, int]] = []
     for rank, distance, position in sorted([*near, *further], key=itemgetter(0)):

@@ -16,7 +16,6 @@ from service.recall.search import (
     MAX_FOUND,
     ROWS_AFTER,
     ROWS_BEFORE,
-    ROWS_PER_HIT,
     ROWS_TO_CALL,
     Hit,
     IndexQuery,
@@ -24,6 +23,8 @@ from service.recall.search import (
     TermStatistics,
     choose_query,
     merge_hits,
+    most_hits,
+    near_rank,
     rank_hits,
     take_best,
     token_ranges,
@@ -140,7 +141,7 @@ class OwnerRows:
         indexes = dict(nlargest(MAX_FOUND, matching))  # those that arrived last
         known = frozenset(statistics.having)
         hits = [Hit(row, known.intersection(older[index].keys)) for row, index in indexes.items()]
-        most = -(-request.max_rows // ROWS_PER_HIT)
+        most = most_hits(request.max_rows)
         best = merge_hits(rank_hits(hits, statistics, most), request.similar, most)
         numbers = set(best)
         indexes |= {row.sequence: at for at, row in enumerate(older) if row.sequence in numbers}
@@ -164,7 +165,7 @@ def _read_around(rows: Sequence[StoredRow], hits: Sequence[int]) -> Iterator[tup
             near = range(max(at - ROWS_BEFORE, 0), min(at + ROWS_AFTER + 1, len(rows)))
             before = range(at, max(at - ROWS_TO_CALL, 0) - 1, -1)
             last_call = islice((index for index in before if _has_calls(rows[index].record)), 1)
-            yield from ((2 * rank, index) for index in (*near, *last_call))
+            yield from ((near_rank(rank), index) for index in (*near, *last_call))
 
 
 def _has_calls(record: Record) -> bool:

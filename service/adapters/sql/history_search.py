@@ -42,7 +42,6 @@ from service.recall.search import (
     MAX_FOUND,
     ROWS_AFTER,
     ROWS_BEFORE,
-    ROWS_PER_HIT,
     ROWS_TO_CALL,
     Hit,
     IndexQuery,
@@ -50,6 +49,8 @@ from service.recall.search import (
     TermStatistics,
     choose_query,
     merge_hits,
+    most_hits,
+    near_rank,
     rank_hits,
     take_best,
     token_ranges,
@@ -83,7 +84,7 @@ async def search_rows(
         rows = await connection.execute(matching, {"in_owner": owner, **before, **wanted})
         known = frozenset(statistics.having)
         hits = [Hit(sequence, known.intersection(terms)) for sequence, terms in rows.all()]
-    most = -(-request.max_rows // ROWS_PER_HIT)
+    most = most_hits(request.max_rows)
     best = merge_hits(rank_hits(hits, statistics, most), request.similar, most)
     rows = await connection.execute(_POSITIONS[dialect], {"in_owner": owner, "numbers": best})
     by_number = {row.sequence: row for row in rows.all()}
@@ -91,7 +92,11 @@ async def search_rows(
     positions = [RowPosition(getattr(row, total), row.own) for row in found]
     ranges = token_ranges(positions, getattr(end, total) - end.own)
     # hits without printed tokens, whose position in tokens other rows have, too
-    bare = [(row.sort_time, row.sequence, 2 * at) for at, row in enumerate(found) if not row.own]
+    bare = [
+        (row.sort_time, row.sequence, near_rank(hit))
+        for hit, row in enumerate(found)
+        if not row.own
+    ]
     values = {**keys, **before, "limit": request.max_rows}
     near = await _read_near(connection, _AROUND[dialect, total], ranges, values)
     beside = await _read_near(connection, _BESIDE[dialect, total], bare, values)
