@@ -1,13 +1,14 @@
 """A bus server that a test, or a bench, may kill and start again."""
 
 import os
+import secrets
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import redis
@@ -126,8 +127,13 @@ class RealServer:
 
 
 def free_port() -> int:
-    """Return a port of this machine that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a port of this machine that nobody listens on.
+
+    It is below those that systems give to connections, as is a cluster's second one 10,000 above
+    it: no connection can take either before the server starts.
+    """
+    while True:
+        port = 10_000 + secrets.randbelow(12_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
