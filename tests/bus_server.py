@@ -1,7 +1,6 @@
 """A bus server that a test, or a bench, may kill and start again."""
 
 import os
-import secrets
 import signal
 import socket
 import subprocess
@@ -9,7 +8,9 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import cycle
 from pathlib import Path
+from random import Random
 
 import redis
 from redis.backoff import NoBackoff
@@ -20,6 +21,8 @@ from service.adapters.embedded.server import GUARD
 
 #: Seconds within which a server must answer; it may have a long log of commands to read.
 START_SECONDS = 60.0
+#: How many workers of pytest-xdist have ports of their own.
+MOST_WORKERS = 16
 
 
 class RealServer:
@@ -115,8 +118,10 @@ class RealServer:
 
     def _wait(self) -> None:
         end = time.monotonic() + START_SECONDS
+        assert self._guard is not None
         with self.client() as client:
             while True:
+                assert self._guard.poll() is None, "the server ended; its log is in stderr"
                 try:
                     client.ping()
                 except redis.RedisError:
@@ -126,14 +131,25 @@ class RealServer:
                     return
 
 
-def free_port() -> int:
-    """Return a port of this machine that nobody listens on.
+def _test_ports() -> Iterator[int]:
+    """Yield ports in an order of chance, those that no other worker of pytest-xdist gets.
 
-    It is below those that systems give to connections, as is a cluster's second one 10,000 above
-    it: no connection can take either before the server starts.
+    They are below those that systems give to connections: none can take one before the server
+    starts.
     """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    ports = list(range(10_000 + worker % MOST_WORKERS, 32_000, MOST_WORKERS))
+    Random().shuffle(ports)  # noqa: S311 - nobody has to guess them
+    return cycle(ports)
+
+
+_ports = _test_ports()
+
+
+def free_port() -> int:
+    """Return a port of this machine that nobody listens on, and that was not returned before."""
     while True:
-        port = 10_000 + secrets.randbelow(12_000)
+        port = next(_ports)
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
