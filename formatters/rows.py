@@ -346,11 +346,11 @@ def _consecutive_turns(messages: tuple[Message, ...]) -> tuple[Turn, ...] | None
     human = Role.HUMAN  # looked up once, as it takes as long as all else
     while start < count:
         first = messages[start]
-        run = first.run_id
-        turn = _known_turn(first)
-        end = start + len(turn.messages)
-        goes_on = end < count and messages[end].role is not human and messages[end].run_id == run
-        if goes_on or not turn.messages or messages[start:end] != turn.messages:
+        run, turn = first.run_id, _known_turn(first)
+        own = turn.messages
+        end = start + len(own)
+        goes_on = end < count and (after := messages[end]).run_id == run and after.role is not human
+        if goes_on or not own or messages[start:end] != own:
             own = messages[start : _next_turn(messages, start)]
             turn = _make_turn(own) if _is_turn(own) else _NO_TURN
             end = start + len(turn.messages)

@@ -200,13 +200,10 @@ class RowSelection:
         return True
 
     def narrow(self, index: int, find_narrower: FindNarrower) -> bool:
-        """Select a narrower passage of a form's row if nothing is selected and it fits.
-
-        Return whether it was selected.
-        """
+        """Select a narrower passage of a form's row if it fits; return whether it does."""
         row = self.forms.row_of[index]
         is_tried = row in self._narrowed or len(self._narrowed) == MAX_NARROWED
-        if self.shown or is_tried or self._remaining < NARROW_TOKENS:
+        if is_tried or self._remaining < NARROW_TOKENS:
             return False
         self._narrowed.add(row)
         passage = find_narrower(row)
@@ -214,7 +211,8 @@ class RowSelection:
 
     def _make_room(self, index: int, tokens: int) -> bool:
         """Join forms, which may leave more room, and return whether it is enough for a form."""
-        self._join_forms()
+        if self._grown:
+            self._join_forms()
         if tokens > self.room:
             self.too_long.add(index)
         return tokens <= self._remaining
@@ -279,14 +277,14 @@ def select_rows(
     of its forms fits.
     """
     selection = RowSelection(forms, ranked, room, count)
-    known_keys, missed = set(shown_keys), set[int]()
+    known_keys, missed, shown = set(shown_keys), set[int](), selection.shown
     for index in ranked:
         if len(missed) == MAX_MISSES:
             break
         key = make_key(forms.entries[index])
         if key in known_keys:
             selection.repeated.add(index)
-        elif selection.add(index) or selection.narrow(index, find_narrower):
+        elif selection.add(index) or (not shown and selection.narrow(index, find_narrower)):
             known_keys.add(key)
             missed.clear()
         else:
@@ -319,7 +317,8 @@ def make_narrower(
 def most_tokens(entry: Entry, count: Count) -> int:
     """Return the most tokens that an entry can cost in any position."""
     group = entry_cost(entry, count).group
-    return max(group.tokens, group.tokens_last)
+    # `max` takes twice as long
+    return group.tokens if group.tokens > group.tokens_last else group.tokens_last
 
 
 def make_key(row: Entry) -> tuple[Role | None, str]:

@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Final, TypeVar
 
 import structlog
+from cachetools import LRUCache
 
 from formatters import native, recalled, shared_memory
 from formatters.friends_info import read_profile_text
@@ -86,6 +87,9 @@ SEARCHED_PER_NEWEST_ROW: Final = 2
 #: they say; of the others only hits do: bench/recall/README.md.
 NEWEST_PART: Final = 4
 
+#: The most histories that are known to be short.
+MAX_SHORT: Final = 10_000
+
 #: The least seconds between two log lines on equal failures.
 LOG_SECONDS: Final = 60.0
 
@@ -110,6 +114,8 @@ class Sources:
     summaries: SummaryStore | None = None
     #: Histories whose last summary failed.
     failed_scopes: FailedScopes = field(default_factory=partial(FailedScopes, MAX_FAILED_SCOPES))
+    #: Histories that were short enough to be read whole, which takes one read instead of two.
+    short: LRUCache[Scope, bool] = field(default_factory=partial(LRUCache, MAX_SHORT))
     #: None unless rows are compared with questions by their vectors.
     similarity: Similarity | None = None
     #: When failures were logged last, by what was read and the class of the error.
@@ -265,7 +271,8 @@ class Gathering:
         """Read the history, as `gather` does."""
         request, store = self.request, self.sources.history
         rows = self.sources.rows
-        reader = _RowReader(request, self.plan, store, rows, self.settings.memory)
+        short = self.sources.short
+        reader = _RowReader(request, self.plan, store, rows, short, self.settings.memory)
         if request.options.past is not None:
             return await reader.read_past(request.options.past)
         question = await self._embed_question()
@@ -405,6 +412,7 @@ class _RowReader:
     plan: Plan
     store: HistoryStore
     cache: RowCache
+    short: LRUCache[Scope, bool]
     settings: MemorySettings
     #: With its vector, if rows are compared with it.
     question: EmbeddedQuestion | None = None
@@ -456,9 +464,17 @@ class _RowReader:
     async def _read_searched(self) -> History:
         """Read a short history completely; of a long one the newest rows and the hits."""
         most, whole = self.settings.max_rows, self.settings.whole_rows
+        scope = Scope(self.request.owner_key, self.plan.conversation_id)
+        if scope in self.short:
+            newest = await self._read_page(min(whole, most), None)
+            if newest.total <= whole:
+                return await self._to_history(newest)
+            del self.short[scope]
         newest, usual = await self._read_newest_part(most)
-        if len(newest.rows) < newest.total <= whole:
-            newest = await self._read_page(most, None)
+        if newest.total <= whole:
+            self.short[scope] = True
+            if len(newest.rows) < newest.total:
+                newest = await self._read_page(most, None)
         rows = min(newest.total, most)
         if rows <= len(newest.rows) or not newest.rows:
             return await self._to_history(newest)

@@ -1,17 +1,14 @@
 """The data on passages that ranking needs for any question; it is kept between builds."""
 
 import math
-from array import array
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import cache, cached_property
-from importlib.util import find_spec
+from functools import cached_property
 from itertools import accumulate, compress, islice, pairwise
-from operator import mul, not_
-from statistics import fmean, median
+from operator import not_
+from statistics import median
 from threading import Lock
 from typing import Final
 
@@ -20,6 +17,7 @@ from cachetools import LRUCache
 from formatters.model import Passage, Role
 from service.recall.bm25 import Postings, damp, find_postings, index_texts
 from service.recall.terms import Analysis, analyze
+from service.recall.vectors import Lists, Ranges, Values, choose_vectors
 
 #: The passages of all corpora that are kept; with its analysis, one of 150 characters takes about
 #: 9 KB. A longer one counts several times.
@@ -55,19 +53,6 @@ SESSION_DISTANCE: Final = 10_000.0
 #: shorter one leaves room for others.
 COST_POWER: Final = 0.15
 
-#: A value for each passage.
-Values = Sequence[float]
-
-
-#: Passages from which on numpy is faster.
-MANY_PASSAGES: Final = 200
-
-
-@cache
-def has_numpy() -> bool:
-    """Return whether numpy is installed, which computes the same."""
-    return find_spec("numpy") is not None
-
 
 @dataclass(frozen=True)
 class Sessions:
@@ -82,88 +67,32 @@ class Sessions:
     #: Tokens of each session.
     totals: Sequence[float]
     #: What `within` returned, by reach; it may be of the first passages only.
-    ranges: dict[float, tuple["array[int]", "array[int]"]] = field(default_factory=dict)
+    ranges: dict[float, Ranges] = field(default_factory=dict)
 
-    def within(self, reach: float) -> tuple[Sequence[int], Sequence[int]]:
-        """Return the first and the last of those at most ``reach`` tokens away, of each passage.
+    @cached_property
+    def vectors(self) -> type[Lists]:
+        """Return what computes with the values of passages."""
+        return choose_vectors(len(self.middles))
 
-        As in slices, the first index is included and the last is not.
-        """
-        ranges = self.ranges.get(reach, (array("L"), array("L")))
+    @cached_property
+    def positions(self) -> Values:
+        """Return the middles, to compute with."""
+        return self.vectors.make(self.middles)
+
+    def within(self, reach: float) -> Ranges:
+        """Return the first and the last of those at most ``reach`` tokens away, of each passage."""
+        ranges = self.ranges.get(reach, ((), ()))
         if len(ranges[0]) < len(self.middles):
-            if len(self.middles) >= MANY_PASSAGES and has_numpy():
-                from service.recall.arrays import find_ranges  # noqa: PLC0415 - loads numpy
-
-                ranges = find_ranges(self.middles, reach)
-            else:
-                ranges = _extend_ranges(self.middles, reach, *ranges)
-            self.ranges[reach] = ranges
+            ranges = self.ranges[reach] = self.vectors.find_ranges(self.positions, reach, ranges)
         return ranges
 
-    def near(self, scores: Sequence[float], reaches: Iterable[float]) -> Iterator[list[float]]:
-        """Yield for each reach the sum of the scores around each passage, which fade out there.
-
-        The sum of score * (1 - distance / reach) is computed from the running sums of the scores
-        and of score * middle.
-        """
-        if len(self.middles) >= MANY_PASSAGES and has_numpy():
-            from service.recall.arrays import add_around  # noqa: PLC0415 - loads numpy
-
-            ranges = [(reach, self.within(reach)) for reach in reaches]
-            yield from add_around(scores, self.middles, ranges)
-            return
-        sums = [0.0, *accumulate(scores)]
-        moments = [0.0, *accumulate(map(mul, scores, self.middles))]
-        middles, sums_after, moments_after = self.middles, sums[1:], moments[1:]
-        for reach in reaches:
-            starts, ends = self.within(reach)
-            at_passages = zip(
-                middles, sums, sums_after, moments, moments_after, starts, ends, strict=False
-            )
-            totals = [
-                (before := sum_before - sums[start])
-                + (after := sums[end] - sum_after)
-                # the sum of score * distance, before the passage and after it
-                - (
-                    middle * (before - after)
-                    + (moments[start] - moment_before)
-                    + (moments[end] - moment_after)
-                )
-                / reach
-                for middle, sum_before, sum_after, moment_before, moment_after, start, end in (
-                    at_passages
-                )
-            ]
-            yield [total if total > 0.0 else 0.0 for total in totals]
+    def near(self, scores: Values, reaches: Iterable[float]) -> list[Values]:
+        """Return for each reach the sum of the scores around each passage, which fade out there."""
+        ranges = [(reach, self.within(reach)) for reach in reaches]
+        return self.vectors.add_around(scores, self.positions, ranges)
 
 
 NO_SESSIONS: Final = Sessions((), (), (), ())
-
-
-def _extend_ranges(
-    middles: Sequence[float], reach: float, starts: "array[int]", ends: "array[int]"
-) -> tuple["array[int]", "array[int]"]:
-    """Return what `Sessions.within` does, from the ranges that the first of the passages had.
-
-    ``middles`` ascend, so that both ends only go on.
-    """
-    before, count = len(starts), len(middles)
-    starts = starts[:]
-    start = starts[-1] if starts else 0
-    for middle in middles[before:]:
-        low = middle - reach
-        while middles[start] < low:
-            start += 1
-        starts.append(start)
-    # a range that ended with the last passage may go on
-    ends = ends[: bisect_left(ends, before)]
-    end = ends[-1] if ends else 0
-    for middle in middles[len(ends) :]:
-        high = middle + reach
-        while end < count and middles[end] <= high:
-            end += 1
-        ends.append(end)
-    return starts, ends
 
 
 class _Texts:
@@ -218,6 +147,11 @@ class Corpus:
     stems: _Texts
     grams: _Texts
 
+    @property
+    def vectors(self) -> type[Lists]:
+        """Return what computes with the values of passages."""
+        return self.sessions.vectors
+
     @cached_property
     def session_damping(self) -> Sequence[float]:
         """Return how the length of each session damps its scores."""
@@ -226,7 +160,7 @@ class Corpus:
     @cached_property
     def continued_share(self) -> float:
         """Return the share of passages that continue a long message."""
-        return fmean(passage.continues for passage in self.passages)
+        return sum([passage.continues for passage in self.passages]) / len(self.passages)
 
     @cached_property
     def messages(self) -> Sequence[int]:
@@ -250,17 +184,18 @@ class Corpus:
         tokens, low, high = self.sessions.tokens, SHORTEST, LONGEST
         usual = median(tokens)
         logarithms = [math.log(size / usual) for size in tokens]
-        return [low if each < low else high if each > high else each for each in logarithms]
+        limited = [low if each < low else high if each > high else each for each in logarithms]
+        return self.vectors.make(limited)
 
     @cached_property
     def costs(self) -> Values:
         """Return what scores are divided by."""
-        return [tokens**COST_POWER for tokens in self.sessions.tokens]
+        return self.vectors.make([tokens**COST_POWER for tokens in self.sessions.tokens])
 
     @cached_property
     def asks(self) -> Values:
         """Return 1 for passages that end with a question mark."""
-        return [float(analysis.asks) for analysis in self.analyses]
+        return self.vectors.make([float(analysis.asks) for analysis in self.analyses])
 
     @cached_property
     def speakers(self) -> Sequence[tuple[int, frozenset[str]]]:
@@ -279,24 +214,35 @@ class Corpus:
         chars, most = [len(passage.text) for passage in self.passages], ASYMMETRY_CHARS
         sizes = [size if size < most else most for size in chars]
         if not any(own) or all(own):
-            return [0.0] * len(sizes)
+            return self.vectors.make([0.0] * len(sizes))
         ratio = max(median(compress(sizes, map(not_, own))), 1) / max(
             median(compress(sizes, own)), 1
         )
         share = min(max(math.log(ratio) / math.log(ASYMMETRY), 0.0), 1.0)
-        return [share * is_own for is_own in own]
+        return self.vectors.make([share * is_own for is_own in own])
 
     @cached_property
     def names(self) -> Values:
         """Return how many names there are, from 0 to 1; in long sessions they count less."""
         most = MAX_NAMES
         names = [analysis.names for analysis in self.analyses]
-        pairs = zip(names, self.long, strict=True)
-        return [(count if count < most else most) / most * (1 - share) for count, share in pairs]
+        pairs = zip(names, self._long_shares, strict=True)
+        return self.vectors.make(
+            [(count if count < most else most) / most * (1 - share) for count, share in pairs]
+        )
 
     @cached_property
     def long(self) -> Values:
         """Return how far each passage is in a long unbroken session, from 0 to 1."""
+        return self.vectors.make(self._long_shares)
+
+    @cached_property
+    def has_long(self) -> bool:
+        """Return whether a passage is in a session that counts as long."""
+        return any(self._long_shares)
+
+    @cached_property
+    def _long_shares(self) -> Sequence[float]:
         low, high = map(math.log, LONG_SESSION)
         timed = any(passage.at for passage in self.passages)
         most = 1.0 if timed else UNTIMED_SHARE
@@ -317,9 +263,11 @@ def split_sessions(
     """
     before = len(known.of)
     of = [*known.of] or [0]
-    for one, other in pairwise(passages[max(before - 1, 0) :]):
-        is_break = one.at is not None and other.at is not None and other.at - one.at > SESSION_BREAK
-        of.append(of[-1] + is_break)
+    session = of[-1]
+    for one, other in pairwise([passage.at for passage in passages[max(before - 1, 0) :]]):
+        if one is not None and other is not None and other - one > SESSION_BREAK:
+            session += 1
+        of.append(session)
     new_tokens, new_sessions = tokens[before:], of[before:]
     totals = [*known.totals, *[0.0] * (of[-1] + 1 - len(known.totals))]
     for session, size, passage in zip(new_sessions, new_tokens, passages[before:], strict=True):

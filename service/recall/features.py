@@ -5,14 +5,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from itertools import accumulate
+from math import fsum
 from typing import Final
 
 from formatters.times import to_local_time
-from service.recall.bm25 import Postings, add_postings, bm25_damped, idf, scale
-from service.recall.corpus import Corpus, Values
+from service.recall.bm25 import Postings, add_postings, bm25_damped, idf
+from service.recall.corpus import Corpus
 from service.recall.dates import find_days
 from service.recall.question import Question
 from service.recall.terms import STOP_WORDS, words
+from service.recall.vectors import Values
 
 #: Distances up to which the scores of others count for a passage, in tokens: an exchange, a
 #: subject, and, in long sessions only, a conversation.
@@ -53,23 +55,24 @@ def compute_features(question: Question, corpus: Corpus) -> dict[str, Values]:
     return {
         **_gram_scores(search),
         **by_stems,
-        "outdated": _outdated(search, by_stems["message"]),
-        "kinds": _kind_scores(search),
-        **{f"cov{reach}": _coverage(search, reach) for reach in COVERAGE_TOKENS},
+        **_outdated(search, by_stems["message"]),
+        **_kind_scores(search),
+        **_coverage(search),
         **_date_relations(search),
+        **_speaker_named(search),
+        **_said_by_human(search),
         "length": corpus.lengths,
         "asks": corpus.asks,
-        "named": _speaker_named(search),
-        "human": _said_by_human(search),
         "names": corpus.names,
     }
 
 
 def _gram_scores(search: _Search) -> Mapping[str, Values]:
     """Return BM25 by runs of characters, and the sums of these scores around each passage."""
-    query, corpus = search.question.grams, search.corpus
-    scores = bm25_damped(query, corpus.grams.find(query), corpus.grams.damping)
-    reaches = (*NEAR_TOKENS, FAR_TOKENS) if any(corpus.long) else NEAR_TOKENS
+    query, corpus, scale = search.question.grams, search.corpus, search.corpus.vectors.scale
+    by_grams = bm25_damped(query, corpus.grams.find(query), corpus.grams.damping)
+    scores = corpus.vectors.make(by_grams)
+    reaches = (*NEAR_TOKENS, FAR_TOKENS) if corpus.has_long else NEAR_TOKENS
     near = corpus.sessions.near(scores, map(float, reaches))
     near_scores = {f"near{reach}": scale(each) for reach, each in zip(reaches, near, strict=True)}
     return {"ngram": scale(scores), **near_scores}
@@ -77,7 +80,7 @@ def _gram_scores(search: _Search) -> Mapping[str, Values]:
 
 def _stem_scores(search: _Search) -> Mapping[str, Values]:
     """Return BM25 by stems, of each passage, and of its message and its session as one text."""
-    query, corpus = search.question.stems, search.corpus
+    query, corpus, scale = search.question.stems, search.corpus, search.corpus.vectors.scale
     postings = {stem: search.postings[stem] for stem in query}
 
     def score_groups(group_of: Sequence[int], damping: Sequence[float]) -> Values:
@@ -93,14 +96,14 @@ def _stem_scores(search: _Search) -> Mapping[str, Values]:
     return scores
 
 
-def _outdated(search: _Search, matches: Values) -> Values:
+def _outdated(search: _Search, matches: Values) -> Mapping[str, Values]:
     """Return how well each passage matches, times the share of all that matches in later sessions.
 
     Only for questions that ask for what is so now, and name no day.
     """
     question = search.question
     if not question.of_now or find_days(question.text, question.now) or not any(matches):
-        return [0.0] * len(matches)
+        return {}
     session_of = search.corpus.sessions.of
     by_session = [0.0] * (session_of[-1] + 1)
     for session, value in zip(session_of, matches, strict=True):
@@ -108,11 +111,14 @@ def _outdated(search: _Search, matches: Values) -> Values:
     until = [*accumulate(by_session)]
     total = until[-1]
     matching = zip(session_of, matches, strict=True)
-    return [value * (1.0 - until[session] / total) for session, value in matching]
+    outdated = [value * (1.0 - until[session] / total) for session, value in matching]
+    return {"outdated": outdated}
 
 
-def _kind_scores(search: _Search) -> Values:
+def _kind_scores(search: _Search) -> Mapping[str, Values]:
     """Return the sum of the rarities of kinds of what the question's words name."""
+    if not any(search.postings[kind] for kind in search.question.kinds):
+        return {}
     scores = [0.0] * len(search.corpus.passages)
     # in an order that is the same on all machines, so that sums are, too
     for kind in sorted(search.question.kinds):
@@ -120,31 +126,38 @@ def _kind_scores(search: _Search) -> Values:
         rarity = idf(len(scores), len(postings))
         for index, _ in postings:
             scores[index] += rarity
-    return scale(scores)
+    return {"kinds": search.corpus.vectors.scale(scores)}
 
 
-def _coverage(search: _Search, reach: int) -> Values:
-    """Return the share of the question's terms, weighted by rarity, within ``reach`` tokens."""
-    count = len(search.corpus.passages)
-    starts, ends = search.corpus.sessions.within(float(reach))
-    #: What each passage has more than the one before it.
-    steps = [0.0] * (count + 1)
-    total = 0.0
-    for term, weight in search.question.stems.items():
-        postings = search.postings[term]
-        rarity = min(weight, 1.0) * idf(count, len(postings))
-        total += rarity
-        first = last = 0  # the passages with the term that were found last
-        for index, _ in postings:
-            start = starts[index]
-            if start > last:
-                steps[first] += rarity
-                steps[last] -= rarity
-                first = start
-            last = ends[index]
-        steps[first] += rarity
-        steps[last] -= rarity
-    return [value / total for value in accumulate(steps[:-1])] if total else steps[:-1]
+def _coverage(search: _Search) -> Mapping[str, Values]:
+    """Return the shares of the question's terms, weighted by rarity, within some tokens."""
+    count, postings = len(search.corpus.passages), search.postings
+    rarities = {
+        term: min(weight, 1.0) * idf(count, len(postings[term]))
+        for term, weight in search.question.stems.items()
+    }
+    found = [(rarity, postings[term]) for term, rarity in rarities.items() if postings[term]]
+    if not found:
+        return {}
+    total = fsum(rarities.values())
+    covered = {}
+    for reach in COVERAGE_TOKENS:
+        starts, ends = search.corpus.sessions.within(float(reach))
+        #: What each passage has more than the one before it.
+        steps = [0.0] * (count + 1)
+        for rarity, with_term in found:
+            first = last = 0  # the passages with the term that were found last
+            for index, _ in with_term:
+                start = starts[index]
+                if start > last:
+                    steps[first] += rarity
+                    steps[last] -= rarity
+                    first = start
+                last = ends[index]
+            steps[first] += rarity
+            steps[last] -= rarity
+        covered[f"cov{reach}"] = [value / total for value in accumulate(steps[:-1])]
+    return covered
 
 
 def _date_relations(search: _Search) -> Mapping[str, Values]:
@@ -173,18 +186,22 @@ def _date_relations(search: _Search) -> Mapping[str, Values]:
     }
 
 
-def _said_by_human(search: _Search) -> Values:
+def _said_by_human(search: _Search) -> Mapping[str, Values]:
     """Return how far it counts that the human speaks: not for questions about the assistant."""
-    text, human = search.question.text, search.corpus.human
+    text = search.question.text
     is_of_assistant = _OF_ASSISTANT.search(text) and not _OF_HUMAN.search(text)
-    return [0.0] * len(human) if is_of_assistant else human
+    return {} if is_of_assistant else {"human": search.corpus.human}
 
 
-def _speaker_named(search: _Search) -> Values:
+def _speaker_named(search: _Search) -> Mapping[str, Values]:
     """Return 1 for passages that open with ``Name: …`` of a person named in the question."""
-    question, values = search.question, [0.0] * len(search.corpus.passages)
+    question, speakers = search.question, search.corpus.speakers
     # "a" and "I" are words of a question, not names
     named = frozenset(words(question.text)) - STOP_WORDS[question.language]
-    for index, name in search.corpus.speakers:
-        values[index] = float(not named.isdisjoint(name))
-    return values
+    matching = [index for index, name in speakers if not named.isdisjoint(name)]
+    if not matching:
+        return {}
+    values = [0.0] * len(search.corpus.passages)
+    for index in matching:
+        values[index] = 1.0
+    return {"named": values}

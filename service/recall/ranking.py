@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from itertools import accumulate
 from typing import Final
 
 from formatters.model import Passage
 from service.budget.groups import Strategy
 from service.budget.strategies import STRATEGIES
 from service.budget.strategies.relevance import Relevance
-from service.recall.corpus import Corpus, Values, read_corpus
+from service.recall.corpus import Corpus, read_corpus
 from service.recall.dates import find_days
 from service.recall.features import compute_features
 from service.recall.question import read_question
@@ -76,21 +75,22 @@ def rank(question: str, passages: Sequence[Passage], now: datetime | None = None
         return []
     read = read_question(question, passages, now)
     corpus = read_corpus(passages, read.language)
-    features, long = compute_features(read, corpus), corpus.long
+    features, long, vectors = compute_features(read, corpus), corpus.long, corpus.vectors
     similarities = [each.similarity for each in passages]
     has_similarities = similarities.count(None) < len(similarities)
-    scores = _weigh(features, _choose_weights(corpus, has_similarities=has_similarities))
-    has_long = any(long)
-    if has_long:
+    weights = _choose_weights(corpus, has_similarities=has_similarities)
+    weighted = [(weight, features[name]) for name, weight in weights.items() if name in features]
+    scores = vectors.add_weighted(weighted, len(passages))
+    if corpus.has_long:
+        # by the distance from the mean, so that no session gains by its length alone
         for name, weight in LONG_WEIGHTS.items():
-            scores = _add_in_long(scores, weight, features[name], long)
-    scores = add_similarity(scores, similarities)
-    if has_long:
-        scores = _add_in_long(scores, SMOOTHING_WEIGHT, _means_around(scores), long)
-    least = min(scores)
-    pairs = zip(scores, corpus.costs, strict=True)
-    # none is negative, and `round` takes three times as long
-    return [int((score - least) / cost * UNITS + 0.5) / UNITS for score, cost in pairs]
+            scores = vectors.add_centred(scores, weight, features[name], long)
+    if has_similarities:
+        scores = vectors.make(add_similarity([*map(float, scores)], similarities))
+    if corpus.has_long:
+        means = vectors.means_around(scores, SMOOTHING_RADIUS)
+        scores = vectors.add_centred(scores, SMOOTHING_WEIGHT, means, long)
+    return vectors.round_ratios(scores, corpus.costs, UNITS)
 
 
 def find_matches(question: str, passages: Sequence[Passage], now: datetime | None) -> list[bool]:
@@ -115,24 +115,6 @@ def find_matches(question: str, passages: Sequence[Passage], now: datetime | Non
     ]
 
 
-def _weigh(features: Mapping[str, Values], weights: Mapping[str, float]) -> list[float]:
-    """Return the weighted sums of features; adding four at once takes half the time."""
-    scores = [0.0] * len(features["message"])
-    nothing = (0.0, scores)
-    known = [(weight, features[name]) for name, weight in weights.items() if name in features]
-    rest = [(weight, values) for weight, values in known if any(values)]
-    while rest:
-        four, rest = [*rest[:4], nothing, nothing, nothing], rest[4:]
-        (a, first), (b, second), (c, third), (d, fourth) = four[:4]
-        scores = [
-            score + a * one + b * two + c * three + d * other
-            for score, one, two, three, other in zip(
-                scores, first, second, third, fourth, strict=True
-            )
-        ]
-    return scores
-
-
 def _choose_weights(corpus: Corpus, *, has_similarities: bool) -> Mapping[str, float]:
     """Return the weights for passages.
 
@@ -143,34 +125,6 @@ def _choose_weights(corpus: Corpus, *, has_similarities: bool) -> Mapping[str, f
     share, weights = corpus.continued_share, SEMANTIC_WEIGHTS if has_similarities else WEIGHTS
     own = weights["message"] + share * (WEIGHTS["message"] - weights["message"])
     return {**weights, "message": own, "whole": share * weights["whole"]}
-
-
-def _add_in_long(
-    scores: Sequence[float], weight: float, values: Sequence[float], long: Sequence[float]
-) -> list[float]:
-    """Add values to scores as far as their sessions are long.
-
-    Values count by their distance from the mean, so that no session gains by its length alone.
-    """
-    mean = sum(values) / len(values)
-    shares = zip(scores, values, long, strict=True)
-    return [score + weight * (value - mean) * share for score, value, share in shares]
-
-
-def _means_around(scores: Sequence[float]) -> list[float]:
-    """Return the mean of each score and the `SMOOTHING_RADIUS` scores on either side of it."""
-    sums = [0.0, *accumulate(scores)]
-    width, count = 2 * SMOOTHING_RADIUS + 1, len(scores)
-
-    def mean(index: int) -> float:
-        first = max(index - SMOOTHING_RADIUS, 0)
-        last = min(index + SMOOTHING_RADIUS + 1, count)
-        return (sums[last] - sums[first]) / (last - first)
-
-    whole = [(last - first) / width for first, last in zip(sums, sums[width:], strict=False)]
-    head = map(mean, range(min(SMOOTHING_RADIUS, count)))
-    tail = map(mean, range(max(count - SMOOTHING_RADIUS, SMOOTHING_RADIUS), count))
-    return [*head, *whole, *tail]
 
 
 RELEVANCE: Final = Relevance(rank=rank)

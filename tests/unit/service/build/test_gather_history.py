@@ -12,6 +12,7 @@ from service.build.account import Built
 from service.build.gather import SEARCHED_ROWS
 from service.builder import ContextBuilder
 from service.config.settings import MemorySettings, Settings
+from service.ports.stores import HistoryPage
 from service.wire.recall import RecallRequest
 from service.wire.request import BuildRequest
 from tests.support import MakeBuilder, MakeRequest, row
@@ -140,6 +141,31 @@ async def test_a_long_history_that_fits_is_read_whole(
     built = await builder.build_or_raise(request)
     assert (built.gathered.history.found, built.gathered.history.not_read) == (None, ROWS - MOST)
     assert [warning.code for warning in built.content.warnings] == ["history_capped"]
+
+
+async def test_a_short_history_takes_one_read(
+    builder: ContextBuilder, make_request: MakeRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the second build on, and until it is long."""
+    reads: list[int | None] = []
+    recent = MemoryHistory.recent
+
+    async def counted(store: MemoryHistory, *scope: Any, **bounds: Any) -> HistoryPage:
+        reads.append(bounds["max_rows"])
+        return await recent(store, *scope, **bounds)
+
+    monkeypatch.setattr(MemoryHistory, "recent", counted)
+    rows, counts, read = history(), [], []
+    for added in (rows[: WHOLE - 1], [], rows[WHOLE - 1 :], []):
+        reads.clear()
+        history_read = (await built(builder, make_request, "the key", added)).gathered.history
+        counts.append(len(reads))
+        read.append((len(history_read.messages), history_read.found is None))
+
+    assert read[:2] == [(WHOLE - 1, True)] * 2
+    # of the long one, its new rows are read once, and then a part of them
+    assert read[2] == read[3] != read[0]
+    assert (counts[0] - counts[1], counts[2] - counts[3]) == (1, 1)
 
 
 async def test_a_row_of_the_run_is_no_newest_turn(

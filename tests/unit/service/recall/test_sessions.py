@@ -1,12 +1,8 @@
 from datetime import UTC, datetime, timedelta
-from unittest.mock import patch
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from formatters.model import Passage, Role
-from service.recall import corpus
 from service.recall.corpus import Sessions, split_sessions
 from service.recall.terms import analyze
 
@@ -36,42 +32,21 @@ def test_neighbours_count_less_the_further_they_are() -> None:
     """A neighbour's score falls to nothing over the reach, on both sides; its own counts not."""
     reported = split(said(0), said(1), said(2), said(3))
 
-    assert next(reported.near([0.0, 1.0, 0.0, 0.0], [20.0])) == pytest.approx([0.5, 0.0, 0.5, 0.0])
-    assert next(reported.near([1.0, 0.0, 0.0, 2.0], [40.0])) == pytest.approx(
-        [0.5, 1.75, 2.0, 0.25]
-    )
+    (near,) = reported.near([0.0, 1.0, 0.0, 0.0], [20.0])
+    assert near == pytest.approx([0.5, 0.0, 0.5, 0.0])
+    (near,) = reported.near([1.0, 0.0, 0.0, 2.0], [40.0])
+    assert near == pytest.approx([0.5, 1.75, 2.0, 0.25])
 
 
 def test_nothing_reaches_into_another_session() -> None:
     """What was said after a break is no neighbour, however wide one looks."""
     reported = split(said(0), said(200))
 
-    assert next(reported.near([1.0, 1.0], [2_500.0])) == pytest.approx([0.0, 0.0])
+    (near,) = reported.near([1.0, 1.0], [2_500.0])
+    assert near == pytest.approx([0.0, 0.0])
     assert [list(ends) for ends in reported.within(2_500.0)] == [[0, 1], [1, 2]]
 
 
 def test_a_character_without_blanks_is_a_token() -> None:
     """Four letters are taken for one, and so is each Chinese character."""
     assert list(split(said(0, "字" * 7), said(1, "x" * 28)).tokens) == [10, 10]
-
-
-@given(
-    sizes=st.lists(st.integers(1, 400), min_size=1, max_size=40),
-    scores=st.lists(st.floats(0, 20), min_size=40, max_size=40),
-    reach=st.sampled_from([1.0, 100.0, 300.0, 2_500.0]),
-)
-def test_numpy_computes_the_same(sizes: list[int], scores: list[float], reach: float) -> None:
-    """To the last bit, so that machines with and without it rank alike."""
-    pytest.importorskip("numpy")
-    tokens = [float(size) for size in sizes]
-    results = []
-    for installed in (True, False):
-        sessions = split_sessions([said(3 * each) for each in sizes], tokens)
-        with (
-            patch.object(corpus, "MANY_PASSAGES", 0),
-            patch.object(corpus, "has_numpy", return_value=installed),
-        ):
-            ranges = [list(ends) for ends in sessions.within(reach)]
-            results.append((ranges, *sessions.near(scores[: len(sizes)], [reach])))
-
-    assert results[0] == results[1]
