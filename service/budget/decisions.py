@@ -47,7 +47,7 @@ REASONS: Final = {
     "repeated": "the input, or another message that is shown, says the same",
     "not_chosen": "its strategy left it out and gave no reason",
     "too_large": "it does not fit into the tokens that history may use, not even shortened",
-    "no_opening": "APIs want a user's message before it, and it does not fit together with one",
+    "no_opening": "APIs want a user's message before it, and none fits together with it",
     "insufficient": "the strategy kept more than the budget holds, so the oldest went",
     BEYOND_LIMIT: "it is older than the rows that history may show",
     CALL_NOT_READ: "it is a tool result, and the message that calls the tool was not read",

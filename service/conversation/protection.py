@@ -51,7 +51,7 @@ def open_answers(
     Where a message of the user that was dropped has to be in front of one, the nearest that fits is
     kept too; without one, the answer is dropped.
     """
-    spent, protected, openers = cost(kept), protected_indexes(groups), _Openers(groups, room)
+    spent, protected, openers = cost(kept), protected_indexes(groups), _Openers(units, groups, room)
     opened: list[Group] = []
     for group in kept:
         if _needs_opener(units, opened, group) and openers.are_between(opened, group):
@@ -76,7 +76,7 @@ def explain_unopened(
 
     A group whose message of the user is kept was only too long.
     """
-    openers, reasons = _Openers(groups, 0), dict[int, str]()
+    openers, reasons = _Openers(units, groups, 0), dict[int, str]()
     for group in dropped:
         at = bisect_left(kept, group.index, key=_INDEX)
         before = kept[at - 1 : at] if at else ()
@@ -97,7 +97,7 @@ def refill(
     An answer comes with a message of the user if it needs one in front of it.
     """
     filled, remaining = sorted(kept, key=_INDEX), room - cost(kept)
-    openers, known = _Openers(groups, remaining), {group.index for group in kept}
+    openers, known = _Openers(units, groups, remaining), {group.index for group in kept}
     others = [each for each in groups if each.index in scores and each.index not in known]
     others.sort(key=lambda each: (scores[each.index], each.index), reverse=True)
     is_growing = True
@@ -134,13 +134,17 @@ def _opened(
 class _Openers:
     """The messages of the user, which answers may follow."""
 
-    def __init__(self, groups: Sequence[Group], room: int) -> None:
+    def __init__(self, units: Units, groups: Sequence[Group], room: int) -> None:
+        #: Whether there is one before all groups, which can't be sent.
+        self._has_lost = units.has_lost_opening
         said = [group for group in groups if not _is_answer(group)]
         self._indexes = [group.index for group in said]
         self._fitting = [group for group in said if group.tokens <= room]
 
     def are_between(self, before: Sequence[Group], answer: Group) -> bool:
         """Return whether there is one between the last of some groups and an answer."""
+        if self._has_lost and not before:
+            return True
         first = bisect_right(self._indexes, before[-1].index) if before else 0
         return first < bisect_left(self._indexes, answer.index)
 

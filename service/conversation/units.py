@@ -35,7 +35,8 @@ def read_units(rows: Sequence[Row]) -> "Units":
     """
     read = (_read_item(row, index) for index, row in enumerate(rows))
     items = [item for item in read if not item.is_empty_instruction]
-    return Units().followed_by(_valid_units(items) or _repaired_units(items))
+    units = Units().followed_by(_valid_units(items) or _repaired_units(items))
+    return _note_opening(units, items)
 
 
 class _Known(NamedTuple):
@@ -111,7 +112,7 @@ class UnitReader:
             self._units, self._settled = read, len(self._items)
             for message in chain(_messages(items), *map(_messages, units)):
                 self._ids |= {message.tool_call_id, *(call.id for call in message.tool_calls)}
-        return read
+        return _note_opening(read, self._items)
 
     def _forget(self) -> None:
         self._units, self._settled, self._ids = Units(), 0, set()
@@ -130,6 +131,8 @@ class Units:
     summaries: tuple[int, ...] = ()
     #: Whether its shapes are those of Anthropic or Gemini, whose first message is a user's.
     needs_opening: bool = False
+    #: Whether a message of the user's was the first, but has nothing to send.
+    has_lost_opening: bool = False
     _rows: tuple[Row, ...] = ()
     #: The groups of all units, if they were counted before; and what counted them.
     _groups: tuple[Group, ...] = ()
@@ -362,6 +365,17 @@ class _Savings(Mapping[str, int]):
 
 
 _NO_SAVINGS: Final[Mapping[str, int]] = MappingProxyType({})
+
+
+def _note_opening(units: Units, items: Iterable[Item]) -> Units:
+    """Return units, and whether the message of the user's that opened the items isn't in them."""
+    opening = next((item for item in items if item.is_dialogue), None)
+    if opening is None or opening.given.get("role") != "user":
+        return units
+    sent = (item for unit in units.units for item in unit if item.is_dialogue)
+    first = next(sent, None)
+    is_lost = first is not None and opening.indexes.isdisjoint(first.indexes)
+    return replace(units, has_lost_opening=True) if is_lost else units
 
 
 def _valid_units(

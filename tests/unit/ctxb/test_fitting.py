@@ -4,7 +4,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from operator import is_
 from typing import Any
 
@@ -397,6 +397,26 @@ def test_an_answer_without_its_question_is_no_beginning() -> None:
         assert fit(rows, budget).messages[1]["role"] == "user"
     small = fit([{"role": "user", "content": "word " * 90}, PIER, QUESTION], 50)
     assert [decision.reason for decision in small.decisions] == ["no_room", "no_opening", "fits"]
+
+
+@pytest.mark.parametrize(
+    ("role", "wrap"),
+    [
+        ("assistant", lambda text: {"content": text}),
+        ("assistant", lambda text: {"content": [{"type": "text", "text": text}]}),
+        ("model", lambda text: {"parts": [{"text": text}]}),
+    ],
+)
+def test_an_answer_to_nothing_is_no_beginning(
+    role: str, wrap: Callable[[str], dict[str, Any]]
+) -> None:
+    """A first message of the user's without text isn't sent, so its answer isn't, either."""
+    said = (("user", " "), (role, "Hello"), ("user", "Where is the key?"), (role, "At the pier"))
+    fitted = fit([{"role": speaker, **wrap(text)} for speaker, text in said])
+
+    assert [message["role"] for message in fitted.messages] == ["user", role]
+    reasons = [decision.reason for decision in fitted.decisions]
+    assert reasons == ["empty", "no_opening", "fits", "fits"]
 
 
 def test_an_answer_whose_question_is_kept_lacks_no_opening() -> None:
