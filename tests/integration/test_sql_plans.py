@@ -23,7 +23,7 @@ from service.adapters.sql.migrate import upgrade
 from service.adapters.sql.schema import metadata
 from service.adapters.sql.store import open_sql_store
 from service.app import open_builder
-from service.build.gather import SEARCHED_ROWS
+from service.build.history_reader import SEARCHED_ROWS
 from service.config.settings import Settings
 from service.ports.stores import Archiving, Expected, SearchRequest, Stores, fingerprint
 from service.recall.question import QUESTION_TERMS

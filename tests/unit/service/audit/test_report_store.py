@@ -14,7 +14,7 @@ from service.audit.report_store import BATCH, BuildReports, find_report
 from service.audit.reports import BuildReport
 from service.build.account import Built
 from service.build.after_answer import MAX_BUILDS
-from service.build.gather import MANY_ROWS, History
+from service.build.history_reader import MANY_ROWS, History
 from service.config.endpoints import HttpSettings
 from service.config.settings import ReportSettings, Settings
 from service.errors import BusError

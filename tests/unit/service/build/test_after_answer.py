@@ -8,7 +8,7 @@ import pytest
 
 from formatters.model import Message, Role
 from service.build.after_answer import BUILD_BYTES, ROW_BYTES, Backlog, build_bytes
-from service.build.gather import History
+from service.build.history_reader import History
 from tests.support import MakeBuilder, MakeRequest
 
 

@@ -9,7 +9,7 @@ from formatters.model import Row
 from service.adapters.memory.store import MemoryHistory
 from service.budget.decisions import Decision
 from service.build.account import Built
-from service.build.gather import SEARCHED_ROWS
+from service.build.history_reader import SEARCHED_ROWS
 from service.builder import ContextBuilder
 from service.config.settings import MemorySettings, Settings
 from service.ports.stores import HistoryPage
