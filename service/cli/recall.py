@@ -23,6 +23,15 @@ from service.wire.validation import RECALL_MODES
 #: The line range of an option: ``41-80``.
 LINES: Final = "FIRST-LAST"
 
+#: The options that belong to one way of recalling, by their names on the wire.
+_ONLY_WITH: Final = {
+    "before": "around",
+    "after": "around",
+    "page": "query",
+    "with_ids": "query",
+    "older_than": "grep",
+}
+
 Before = Annotated[int | None, typer.Option(help="With --around: number of messages before it.")]
 After = Annotated[int | None, typer.Option(help="With --around: number of messages after it.")]
 
@@ -107,6 +116,10 @@ def recall(ctx: typer.Context, *, options: RecallOptions, as_json: Json = False)
     content = {name: value for name, value in given.items() if value not in (None, [])}
     if len(content.keys() & RECALL_MODES) != 1:
         raise typer.BadParameter("exactly one of --query, --id, --around and --grep is needed")
+    for name, mode in _ONLY_WITH.items():
+        if name in content and mode not in content:
+            option = name.replace("_", "-")
+            raise typer.BadParameter(f"--{option} applies with --{mode} only; leave it out")
     try:
         request = RecallRequest.model_validate({**raw, "content": content})
     except InvalidRequestError as error:

@@ -89,6 +89,26 @@ def test_what_is_wrong_is_said_on_stderr(ctxb_with_rows: Ctxb) -> None:
         assert "exactly one of --query, --id, --around and --grep" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("options", "mode"),
+    [
+        (("--id", "m1", "--before", "2"), "around"),
+        (("--query", "soup", "--after", "0"), "around"),
+        (("--grep", "soup", "--page", "2"), "query"),
+        (("--around", "m1", "--with-ids"), "query"),
+        (("--query", "soup", "--older-than", "m1"), "grep"),
+    ],
+)
+def test_an_option_without_its_way_is_refused(
+    ctxb_with_rows: Ctxb, options: tuple[str, ...], mode: str
+) -> None:
+    """It would do nothing."""
+    result = ctxb_with_rows("recall", "-o", "ana", *options)
+
+    assert result.exit_code == Exit.USAGE
+    assert f"applies with --{mode} only" in result.stderr
+
+
 def test_a_build_is_excluded_on_a_bus_only(ctxb_with_rows: Ctxb) -> None:
     """Its report exists."""
     result = ctxb_with_rows("recall", "-o", "ana", "-q", "soup", "--exclude-build", "bld_1")
