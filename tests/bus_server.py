@@ -132,7 +132,7 @@ class RealServer:
 
 
 def _test_ports() -> Iterator[int]:
-    """Yield ports in an order of chance, those that no other worker of pytest-xdist gets.
+    """Yield ports in an order of chance, those that no other worker of this run gets.
 
     They are below those that systems give to connections: none can take one before the server
     starts.
@@ -147,7 +147,7 @@ _ports = _test_ports()
 
 
 def free_port() -> int:
-    """Return a port of this machine that nobody listens on, and that was not returned before."""
+    """Return a port of this machine that nobody listens on; the same one again after a thousand."""
     while True:
         port = next(_ports)
         with socket.socket() as probe, suppress(OSError):

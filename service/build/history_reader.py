@@ -86,6 +86,7 @@ class HistoryReader:
     plan: Plan
     store: HistoryStore
     cache: RowCache
+    #: Histories that were read whole last time, as they were short.
     short: LRUCache[Scope, bool]
     settings: MemorySettings
     #: With its vector, if rows are compared with it.
@@ -139,11 +140,11 @@ class HistoryReader:
         """Read a short history completely; of a long one the newest rows and the hits."""
         most, whole = self.settings.max_rows, self.settings.whole_rows
         scope = Scope(self.request.owner_key, self.plan.conversation_id)
-        if scope in self.short:
+        if self.short.get(scope):
             newest = await self._read_page(min(whole, most), None)
             if newest.total <= whole:
                 return await self._to_history(newest)
-            del self.short[scope]
+            self.short.pop(scope, None)  # another build may have been here first
         newest, usual = await self._read_newest_part(most)
         if newest.total <= whole:
             self.short[scope] = True

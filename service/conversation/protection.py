@@ -63,7 +63,7 @@ def open_answers(
                 spent -= group.tokens
                 continue
             else:
-                while _needs_opener(units, opened, group):
+                while opened and _needs_opener(units, opened, group):
                     spent -= opened.pop().tokens
         opened.append(group)
     return tuple(opened)
@@ -135,9 +135,9 @@ class _Openers:
     """The messages of the user, which answers may follow."""
 
     def __init__(self, units: Units, groups: Sequence[Group], room: int) -> None:
-        #: Whether there is one before all groups, which can't be sent.
-        self._has_lost = units.has_lost_opening
         said = [group for group in groups if not _is_answer(group)]
+        #: Whether one before all groups can't be sent, and a later one can open what is kept.
+        self._has_lost = units.has_lost_opening and bool(said)
         self._indexes = [group.index for group in said]
         self._fitting = [group for group in said if group.tokens <= room]
 

@@ -16,7 +16,15 @@ from formatters.repair.sequence import read_valid, repair, split_units
 from service.budget.groups import Group
 from service.conversation.checks import check_readable
 from service.conversation.messages import is_summary
-from service.conversation.shapes import ROWS, PartShape, Shape, is_system, is_written_id, shape_of
+from service.conversation.shapes import (
+    ROWS,
+    PartShape,
+    Shape,
+    is_system,
+    is_written_id,
+    role_of,
+    shape_of,
+)
 
 #: Return the tokens of one of the caller's messages.
 RowCost = Callable[[Row], int]
@@ -131,7 +139,7 @@ class Units:
     summaries: tuple[int, ...] = ()
     #: Whether its shapes are those of Anthropic or Gemini, whose first message is a user's.
     needs_opening: bool = False
-    #: Whether a message of the user's was the first, but has nothing to send.
+    #: Whether a message of the user's was the first, but isn't sent.
     has_lost_opening: bool = False
     _rows: tuple[Row, ...] = ()
     #: The groups of all units, if they were counted before; and what counted them.
@@ -150,6 +158,7 @@ class Units:
             summaries=(*self.summaries, *(i for i, u in added if u[0].is_summary)),
             needs_opening=self.needs_opening
             or any(item.shape is not ROWS for unit in units for item in unit),
+            has_lost_opening=self.has_lost_opening,
             _rows=(*self._rows, *(item.row for unit in units for item in unit)),
             _groups=(*self._groups, *counted),
             _row_cost=row_cost,
@@ -368,14 +377,19 @@ _NO_SAVINGS: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 def _note_opening(units: Units, items: Iterable[Item]) -> Units:
-    """Return units, and whether the message of the user's that opened the items isn't in them."""
+    """Return units, and whether the message of the user's that opened the items isn't in them.
+
+    That doesn't matter for OpenAI's calls and results, as its API needs no opening.
+    """
     opening = next((item for item in items if item.is_dialogue), None)
-    if opening is None or opening.given.get("role") != "user":
+    if opening is None or role_of(opening.given) is not Role.HUMAN:
         return units
     sent = (item for unit in units.units for item in unit if item.is_dialogue)
     first = next(sent, None)
-    is_lost = first is not None and opening.indexes.isdisjoint(first.indexes)
-    return replace(units, has_lost_opening=True) if is_lost else units
+    if first is None or not opening.indexes.isdisjoint(first.indexes):
+        return units
+    is_chat = not units.needs_opening and any(len(unit) > 1 for unit in units.units)
+    return replace(units, has_lost_opening=not is_chat)
 
 
 def _valid_units(

@@ -1,4 +1,4 @@
-"""What `service.recall.vectors.Lists` computes, with numpy: in the same order of operations."""
+"""What `service.recall.columns.Lists` computes, with numpy: in the same order of operations."""
 
 from collections.abc import Sequence
 from math import fsum
@@ -6,7 +6,7 @@ from typing import Final, cast
 
 import numpy as np
 
-from service.recall.vectors import Lists, Ranges, Values
+from service.recall.columns import Lists, Ranges, Values
 
 _ZERO: Final = (0.0,)
 
@@ -60,7 +60,7 @@ class Arrays(Lists):
         return rounded
 
     @staticmethod
-    def find_ranges(positions: Values, reach: float, _known: Ranges = ((), ())) -> Ranges:
+    def find_ranges(positions: Values, reach: float, known: Ranges) -> Ranges:  # noqa: ARG004 - of lists
         """Return the range of the positions that are at most ``reach`` away from each."""
         places = np.asarray(positions)
         starts = places.searchsorted(places - reach)

@@ -75,9 +75,3 @@ def bm25_damped(
         for index, count in found:
             scores[index] += rarity * count / (count + damping[index])
     return scores
-
-
-def scale(values: Sequence[float]) -> Sequence[float]:
-    """Divide by the largest value, so that the best text has 1."""
-    largest = max(values)
-    return [value / largest for value in values] if largest > 0 else values

@@ -16,8 +16,8 @@ from cachetools import LRUCache
 
 from formatters.model import Passage, Role
 from service.recall.bm25 import Postings, damp, find_postings, index_texts
+from service.recall.columns import Lists, Ranges, Values, choose_columns
 from service.recall.terms import Analysis, analyze
-from service.recall.vectors import Lists, Ranges, Values, choose_vectors
 
 #: The passages of all corpora that are kept; with its analysis, one of 150 characters takes about
 #: 9 KB. A longer one counts several times.
@@ -70,26 +70,26 @@ class Sessions:
     ranges: dict[float, Ranges] = field(default_factory=dict)
 
     @cached_property
-    def vectors(self) -> type[Lists]:
+    def columns(self) -> type[Lists]:
         """Return what computes with the values of passages."""
-        return choose_vectors(len(self.middles))
+        return choose_columns(len(self.middles))
 
     @cached_property
     def positions(self) -> Values:
         """Return the middles, to compute with."""
-        return self.vectors.make(self.middles)
+        return self.columns.make(self.middles)
 
     def within(self, reach: float) -> Ranges:
         """Return the first and the last of those at most ``reach`` tokens away, of each passage."""
         ranges = self.ranges.get(reach, ((), ()))
         if len(ranges[0]) < len(self.middles):
-            ranges = self.ranges[reach] = self.vectors.find_ranges(self.positions, reach, ranges)
+            ranges = self.ranges[reach] = self.columns.find_ranges(self.positions, reach, ranges)
         return ranges
 
     def near(self, scores: Values, reaches: Iterable[float]) -> list[Values]:
         """Return for each reach the sum of the scores around each passage, which fade out there."""
         ranges = [(reach, self.within(reach)) for reach in reaches]
-        return self.vectors.add_around(scores, self.positions, ranges)
+        return self.columns.add_around(scores, self.positions, ranges)
 
 
 NO_SESSIONS: Final = Sessions((), (), (), ())
@@ -148,9 +148,9 @@ class Corpus:
     grams: _Texts
 
     @property
-    def vectors(self) -> type[Lists]:
+    def columns(self) -> type[Lists]:
         """Return what computes with the values of passages."""
-        return self.sessions.vectors
+        return self.sessions.columns
 
     @cached_property
     def session_damping(self) -> Sequence[float]:
@@ -185,17 +185,17 @@ class Corpus:
         usual = median(tokens)
         logarithms = [math.log(size / usual) for size in tokens]
         limited = [low if each < low else high if each > high else each for each in logarithms]
-        return self.vectors.make(limited)
+        return self.columns.make(limited)
 
     @cached_property
     def costs(self) -> Values:
         """Return what scores are divided by."""
-        return self.vectors.make([tokens**COST_POWER for tokens in self.sessions.tokens])
+        return self.columns.make([tokens**COST_POWER for tokens in self.sessions.tokens])
 
     @cached_property
     def asks(self) -> Values:
         """Return 1 for passages that end with a question mark."""
-        return self.vectors.make([float(analysis.asks) for analysis in self.analyses])
+        return self.columns.make([float(analysis.asks) for analysis in self.analyses])
 
     @cached_property
     def speakers(self) -> Sequence[tuple[int, frozenset[str]]]:
@@ -214,12 +214,12 @@ class Corpus:
         chars, most = [len(passage.text) for passage in self.passages], ASYMMETRY_CHARS
         sizes = [size if size < most else most for size in chars]
         if not any(own) or all(own):
-            return self.vectors.make([0.0] * len(sizes))
+            return self.columns.make([0.0] * len(sizes))
         ratio = max(median(compress(sizes, map(not_, own))), 1) / max(
             median(compress(sizes, own)), 1
         )
         share = min(max(math.log(ratio) / math.log(ASYMMETRY), 0.0), 1.0)
-        return self.vectors.make([share * is_own for is_own in own])
+        return self.columns.make([share * is_own for is_own in own])
 
     @cached_property
     def names(self) -> Values:
@@ -227,14 +227,14 @@ class Corpus:
         most = MAX_NAMES
         names = [analysis.names for analysis in self.analyses]
         pairs = zip(names, self._long_shares, strict=True)
-        return self.vectors.make(
+        return self.columns.make(
             [(count if count < most else most) / most * (1 - share) for count, share in pairs]
         )
 
     @cached_property
     def long(self) -> Values:
         """Return how far each passage is in a long unbroken session, from 0 to 1."""
-        return self.vectors.make(self._long_shares)
+        return self.columns.make(self._long_shares)
 
     @cached_property
     def has_long(self) -> bool:
@@ -247,7 +247,8 @@ class Corpus:
         timed = any(passage.at for passage in self.passages)
         most = 1.0 if timed else UNTIMED_SHARE
         shares = [
-            min(max((math.log(total) - low) / (high - low), 0.0), 1.0) * most
+            # a session of parts of a message alone has no tokens
+            min(max((math.log(max(total, 1.0)) - low) / (high - low), 0.0), 1.0) * most
             for total in self.sessions.totals
         ]
         return [shares[session] for session in self.sessions.of]

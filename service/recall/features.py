@@ -10,11 +10,11 @@ from typing import Final
 
 from formatters.times import to_local_time
 from service.recall.bm25 import Postings, add_postings, bm25_damped, idf
+from service.recall.columns import Values
 from service.recall.corpus import Corpus
 from service.recall.dates import find_days
 from service.recall.question import Question
 from service.recall.terms import STOP_WORDS, words
-from service.recall.vectors import Values
 
 #: Distances up to which the scores of others count for a passage, in tokens: an exchange, a
 #: subject, and, in long sessions only, a conversation.
@@ -69,9 +69,9 @@ def compute_features(question: Question, corpus: Corpus) -> dict[str, Values]:
 
 def _gram_scores(search: _Search) -> Mapping[str, Values]:
     """Return BM25 by runs of characters, and the sums of these scores around each passage."""
-    query, corpus, scale = search.question.grams, search.corpus, search.corpus.vectors.scale
+    query, corpus, scale = search.question.grams, search.corpus, search.corpus.columns.scale
     by_grams = bm25_damped(query, corpus.grams.find(query), corpus.grams.damping)
-    scores = corpus.vectors.make(by_grams)
+    scores = corpus.columns.make(by_grams)
     reaches = (*NEAR_TOKENS, FAR_TOKENS) if corpus.has_long else NEAR_TOKENS
     near = corpus.sessions.near(scores, map(float, reaches))
     near_scores = {f"near{reach}": scale(each) for reach, each in zip(reaches, near, strict=True)}
@@ -80,7 +80,7 @@ def _gram_scores(search: _Search) -> Mapping[str, Values]:
 
 def _stem_scores(search: _Search) -> Mapping[str, Values]:
     """Return BM25 by stems, of each passage, and of its message and its session as one text."""
-    query, corpus, scale = search.question.stems, search.corpus, search.corpus.vectors.scale
+    query, corpus, scale = search.question.stems, search.corpus, search.corpus.columns.scale
     postings = {stem: search.postings[stem] for stem in query}
 
     def score_groups(group_of: Sequence[int], damping: Sequence[float]) -> Values:
@@ -126,7 +126,7 @@ def _kind_scores(search: _Search) -> Mapping[str, Values]:
         rarity = idf(len(scores), len(postings))
         for index, _ in postings:
             scores[index] += rarity
-    return {"kinds": search.corpus.vectors.scale(scores)}
+    return {"kinds": search.corpus.columns.scale(scores)}
 
 
 def _coverage(search: _Search) -> Mapping[str, Values]:

@@ -68,29 +68,29 @@ def rank(question: str, passages: Sequence[Passage], now: datetime | None = None
     """Return a score for each passage, given oldest first: how relevant it is for its tokens.
 
     The same passages always have the same scores, the least of which is 0, and the time grows
-    linearly with their number: about 1 ms of CPU for 600 short passages that were ranked before, 5
-    for 5,000. ``now`` is the moment of the question.
+    linearly with their number: about 1 ms of CPU for 600 short passages that were ranked before, 6
+    for 5,000 with numpy and 11 without it. ``now`` is the moment of the question.
     """
     if not passages:
         return []
     read = read_question(question, passages, now)
     corpus = read_corpus(passages, read.language)
-    features, long, vectors = compute_features(read, corpus), corpus.long, corpus.vectors
+    features, long, columns = compute_features(read, corpus), corpus.long, corpus.columns
     similarities = [each.similarity for each in passages]
     has_similarities = similarities.count(None) < len(similarities)
     weights = _choose_weights(corpus, has_similarities=has_similarities)
     weighted = [(weight, features[name]) for name, weight in weights.items() if name in features]
-    scores = vectors.add_weighted(weighted, len(passages))
+    scores = columns.add_weighted(weighted, len(passages))
     if corpus.has_long:
         # by the distance from the mean, so that no session gains by its length alone
         for name, weight in LONG_WEIGHTS.items():
-            scores = vectors.add_centred(scores, weight, features[name], long)
+            scores = columns.add_centred(scores, weight, features[name], long)
     if has_similarities:
-        scores = vectors.make(add_similarity([*map(float, scores)], similarities))
+        scores = columns.make(add_similarity([*map(float, scores)], similarities))
     if corpus.has_long:
-        means = vectors.means_around(scores, SMOOTHING_RADIUS)
-        scores = vectors.add_centred(scores, SMOOTHING_WEIGHT, means, long)
-    return vectors.round_ratios(scores, corpus.costs, UNITS)
+        means = columns.means_around(scores, SMOOTHING_RADIUS)
+        scores = columns.add_centred(scores, SMOOTHING_WEIGHT, means, long)
+    return columns.round_ratios(scores, corpus.costs, UNITS)
 
 
 def find_matches(question: str, passages: Sequence[Passage], now: datetime | None) -> list[bool]:

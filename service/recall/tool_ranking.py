@@ -6,7 +6,8 @@ from typing import Final
 
 from formatters.model import Tool
 from formatters.rows import as_mapping
-from service.recall.bm25 import Postings, bm25, index_texts, scale
+from service.recall.bm25 import Postings, bm25, index_texts
+from service.recall.columns import Lists
 from service.recall.question import shorten_question
 from service.recall.terms import analyze, detect_language, is_cjk, words
 
@@ -33,7 +34,7 @@ class _Field:
     def score(self, query: Mapping[str, float]) -> Sequence[float]:
         """Return a score for each text; the best text has 1."""
         postings = {term: self.postings.get(term, ()) for term in query}
-        return scale(bm25(query, postings, self.lengths))
+        return Lists.scale(bm25(query, postings, self.lengths))
 
 
 class ToolIndex:

@@ -7,7 +7,7 @@ more read the rows next to these, and the last calls before them.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final, TypeVarTuple
 
@@ -17,6 +17,7 @@ from sqlalchemy import (
     ColumnElement,
     FromClause,
     Select,
+    Text,
     and_,
     bindparam,
     column,
@@ -27,6 +28,7 @@ from sqlalchemy import (
     table,
     true,
     tuple_,
+    type_coerce,
     union_all,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
@@ -82,8 +84,8 @@ async def search_rows(
     if query.alone or query.pairs:
         matching, wanted = _HITS[dialect](query, scope_keys)
         rows = await connection.execute(matching, {"in_owner": owner, **before, **wanted})
-        known = frozenset(statistics.having)
-        hits = [Hit(sequence, known.intersection(terms)) for sequence, terms in rows.all()]
+        find_known = _KNOWN_TERMS[dialect](statistics.having)
+        hits = [Hit(sequence, find_known(terms)) for sequence, terms in rows.all()]
     most = most_hits(request.max_rows)
     best = merge_hits(rank_hits(hits, statistics, most), request.similar, most)
     rows = await connection.execute(_POSITIONS[dialect], {"in_owner": owner, "numbers": best})
@@ -221,7 +223,8 @@ _full_text: Final = table("full_text", column("rowid"), column("full_text"))
 
 
 _FULL_TEXT_HITS: Final = (
-    select(searched.c.sequence, searched.c.terms)
+    # as it is stored: to read all keys of a row takes ten times as long as to look for a few
+    select(searched.c.sequence, type_coerce(searched.c.terms, Text))
     .select_from(_full_text)
     .join(searched, searched.c.number == _full_text.c.rowid)
     .where(_full_text.c.full_text.op("MATCH")(bindparam("expression")))
@@ -245,6 +248,27 @@ def _sqlite_hits(query: IndexQuery, scope_keys: Sequence[int]) -> _Hits:
 _HITS: Final[Mapping[str, Callable[[IndexQuery, Sequence[int]], _Hits]]] = {
     "postgresql": _postgres_hits,
     "sqlite": _sqlite_hits,
+}
+
+
+#: Returns which of some terms a row has.
+_FindKnown = Callable[[Any], frozenset[int]]
+
+
+def _known_in_keys(terms: Iterable[int]) -> _FindKnown:
+    return frozenset(terms).intersection
+
+
+def _known_in_words(terms: Iterable[int]) -> _FindKnown:
+    words = [(term, keys_to_words((term,))) for term in terms]
+    # all words have the same length, and blanks between them
+    return lambda text: frozenset([term for term, word in words if word in text])
+
+
+#: By dialect: what finds the terms in what a statement of `_HITS` returns of a row.
+_KNOWN_TERMS: Final[Mapping[str, Callable[[Iterable[int]], _FindKnown]]] = {
+    "postgresql": _known_in_keys,
+    "sqlite": _known_in_words,
 }
 
 

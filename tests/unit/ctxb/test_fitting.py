@@ -400,23 +400,39 @@ def test_an_answer_without_its_question_is_no_beginning() -> None:
 
 
 @pytest.mark.parametrize(
-    ("role", "wrap"),
+    ("roles", "wrap"),
     [
-        ("assistant", lambda text: {"content": text}),
-        ("assistant", lambda text: {"content": [{"type": "text", "text": text}]}),
-        ("model", lambda text: {"parts": [{"text": text}]}),
+        ("user/assistant", lambda text: {"content": text}),
+        ("human/ai", lambda text: {"content": text}),
+        ("user/assistant", lambda text: {"content": [{"type": "text", "text": text}]}),
+        ("user/model", lambda text: {"parts": [{"text": text}]}),
     ],
 )
 def test_an_answer_to_nothing_is_no_beginning(
-    role: str, wrap: Callable[[str], dict[str, Any]]
+    roles: str, wrap: Callable[[str], dict[str, Any]]
 ) -> None:
-    """A first message of the user's without text isn't sent, so its answer isn't, either."""
-    said = (("user", " "), (role, "Hello"), ("user", "Where is the key?"), (role, "At the pier"))
-    fitted = fit([{"role": speaker, **wrap(text)} for speaker, text in said])
+    """A first message of the user's without text isn't sent, so its answer isn't, either.
 
-    assert [message["role"] for message in fitted.messages] == ["user", role]
+    The newest message is kept all the same.
+    """
+    user, model = roles.split("/")
+    said = ((user, " "), (model, "Hello"), (user, "Where is the key?"), (model, "At the pier"))
+    rows = [{"role": speaker, **wrap(text)} for speaker, text in said]
+    fitted, answer = fit(rows), fit(rows[:2])
+
+    assert fitted.messages == rows[2:]
     reasons = [decision.reason for decision in fitted.decisions]
     assert reasons == ["empty", "no_opening", "fits", "fits"]
+    assert answer.messages == rows[1:2]
+
+
+def test_calls_in_openais_shape_need_no_beginning() -> None:
+    """Its API accepts an answer first."""
+    call = {"role": "assistant", "content": None, "tool_calls": [LOOK]}
+    result = {"role": "tool", "tool_call_id": "1", "content": "A boat"}
+    rows: list[dict[str, Any]] = [{"role": "user", "content": ""}, call, result, PIER, QUESTION]
+
+    assert fit(rows).messages == rows[1:]
 
 
 def test_an_answer_whose_question_is_kept_lacks_no_opening() -> None:

@@ -1,5 +1,6 @@
 """What of a history a build reads where rows of older turns are recalled."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -166,6 +167,26 @@ async def test_a_short_history_takes_one_read(
     # of the long one, its new rows are read once, and then a part of them
     assert read[2] == read[3] != read[0]
     assert (counts[0] - counts[1], counts[2] - counts[3]) == (1, 1)
+
+
+async def test_builds_at_once_see_that_a_history_became_long(
+    builder: ContextBuilder, make_request: MakeRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them, as reads of a store overlap."""
+    rows, recent = history(), MemoryHistory.recent
+
+    async def slow(store: MemoryHistory, *scope: Any, **bounds: Any) -> HistoryPage:
+        page = await recent(store, *scope, **bounds)
+        await asyncio.sleep(0.01)
+        return page
+
+    monkeypatch.setattr(MemoryHistory, "recent", slow)
+    await built(builder, make_request, "the key", rows[:8])
+    await builder.history.append("o", rows)
+    both = (built(builder, make_request, "the key", ()) for _ in range(2))
+    found = [each.gathered.history.found for each in await asyncio.gather(*both)]
+
+    assert None not in found
 
 
 async def test_a_row_of_the_run_is_no_newest_turn(

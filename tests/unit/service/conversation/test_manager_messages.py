@@ -169,6 +169,21 @@ def test_a_message_of_no_parts_that_can_be_sent_says_nothing(key: str) -> None:
     assert log.get_prompt() == [said("user", "hi")]
 
 
+def test_an_answer_to_nothing_is_not_first() -> None:
+    """In Gemini's shape, whose API wants a user's message there; the newest stays all the same."""
+    log = manager()
+    rows = [
+        {"role": role, "parts": [{"text": text}]}
+        for role, text in (("user", " "), ("model", "Hello"), ("user", "Hi"), ("model", "Yes?"))
+    ]
+    sent = []
+    for row in rows:
+        log.add_message_dict(row)
+        sent.append(log.get_prompt())
+
+    assert sent == [[], rows[1:2], rows[2:3], rows[2:]]
+
+
 def test_an_empty_answer_is_left_out() -> None:
     """With a warning, where the logger hears any; calls without words are an answer."""
     warned = WarnedLog()

@@ -215,6 +215,13 @@ def test_odd_texts_are_scored(text: str) -> None:
         assert -10 < score < 40
 
 
+def test_parts_of_a_message_alone_are_scored() -> None:
+    """Without the beginning of the message."""
+    parts = [Passage(f"Soup {n}", Role.AI, START, continues=True) for n in range(3)]
+
+    assert max(rank("Which soup?", parts, NOW)) > 0
+
+
 @pytest.mark.parametrize("edge", [date.min, date.max])
 def test_days_at_the_edge_of_the_calendar(edge: date) -> None:
     """A moment that no zone can shift is still a day."""

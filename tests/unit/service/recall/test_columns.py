@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formatters.model import Passage, Role
-from service.recall import corpus, vectors
+from service.recall import columns, corpus
+from service.recall.columns import Lists
 from service.recall.ranking import rank
-from service.recall.vectors import Lists
 
 START = datetime(2025, 1, 1, tzinfo=UTC)
 WORDS = ("boat", "boats", "lake", "Anna", "the", "paid", "4711", "red", "why", "budget")
@@ -22,8 +22,8 @@ numbers = st.lists(st.floats(0, 20), min_size=40, max_size=40)
 def computing(*, in_arrays: bool) -> Iterator[None]:
     """Compute with numpy, however few passages there are, or without it."""
     with (
-        patch.object(vectors, "MANY_PASSAGES", 0),
-        patch.object(vectors, "has_numpy", return_value=in_arrays),
+        patch.object(columns, "MANY_PASSAGES", 0),
+        patch.object(columns, "has_numpy", return_value=in_arrays),
     ):
         corpus._CORPORA.clear()
         yield
@@ -47,7 +47,7 @@ def test_arrays_hold_what_lists_do(
     results = []
     for math in (Lists, Arrays):
         values, more = math.make(scores[:count]), math.make(others[:count])
-        ranges = math.find_ranges(positions, reach)
+        ranges = math.find_ranges(positions, reach, ((), ()))
         around = math.add_around(values, positions, [(reach, ranges)])
         weighted = [(weight, values) for weight in (1.5, -0.75, 0.1, 3.0, 2.0)]
         computed = (

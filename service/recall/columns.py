@@ -1,6 +1,6 @@
-"""Compute with a value for each passage: in lists, or in numpy's arrays where it is installed.
+"""Compute with columns, which have a value for each passage: as lists, or as numpy's arrays.
 
-Both give the same numbers, to the last bit, so that all machines rank in the same way.
+Both give the same numbers, to the last bit, so that machines with and without numpy rank alike.
 """
 
 from array import array
@@ -12,7 +12,7 @@ from itertools import accumulate
 from math import fsum
 from operator import mul
 
-#: A value for each passage, or each something else.
+#: A value for each passage, session or position.
 Values = Sequence[float]
 #: For each passage the first and the last of those in a range around it; as in slices, the first
 #: index is included and the last is not.
@@ -84,7 +84,7 @@ class Lists:
         return [int((value - least) / divisor * units + 0.5) / units for value, divisor in pairs]
 
     @staticmethod
-    def find_ranges(positions: Values, reach: float, known: Ranges = ((), ())) -> Ranges:
+    def find_ranges(positions: Values, reach: float, known: Ranges) -> Ranges:
         """Return the range of the positions that are at most ``reach`` away from each.
 
         Positions ascend. ``known`` are the ranges that the first of them had.
@@ -148,8 +148,8 @@ def has_numpy() -> bool:
     return find_spec("numpy") is not None
 
 
-def choose_vectors(count: int) -> type[Lists]:
-    """Return what computes fastest with ``count`` values."""
+def choose_columns(count: int) -> type[Lists]:
+    """Return what computes fastest with columns of ``count`` values."""
     if count < MANY_PASSAGES or not has_numpy():
         return Lists
     from service.recall.arrays import Arrays  # noqa: PLC0415 - loads numpy
