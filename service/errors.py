@@ -181,7 +181,7 @@ CLASSES: Final[dict[str, type["ContextBuilderError"]]] = {}
 #: Characters of a key from a message in the pointer of an error or a warning.
 POINTER_CHARS: Final = 128
 #: Characters of a name that are compared with the known ones.
-MAX_COMPARED: Final = 64
+MAX_NAME_CHARS: Final = 64
 
 
 class _Repr(Repr):
@@ -212,7 +212,7 @@ def did_you_mean(
     ``form`` writes the known name; ``cutoff`` is the similarity it needs, from 0 to 1.
     """
     # a text of megabytes would take minutes
-    close = get_close_matches(name[:MAX_COMPARED].lower(), known, n=1, cutoff=cutoff)
+    close = get_close_matches(name[:MAX_NAME_CHARS].lower(), known, n=1, cutoff=cutoff)
     return "".join(f"; did you mean {form(match)}?" for match in close)
 
 

@@ -20,7 +20,7 @@ from typing import Final
 from bench.recall.cases import cases
 from bench.report import over_data, report
 from service.adapters.openers import find_comparison
-from service.build.similarity import MAX_COMPARED, pack_vector
+from service.build.similarity import MAX_COMPARED_ROWS, pack_vector
 from service.config.settings import Settings
 from service.connect import open_embedder, open_similarity, open_stores
 
@@ -68,7 +68,7 @@ async def measure(data: Path) -> dict[str, float]:
         (question,) = await embedder.embed([case.questions[0].text], question=True)
     figures |= {
         "vector_bytes": len(packed[0]),
-        "owner_mb": len(packed[0]) * MAX_COMPARED / 1e6,
+        "owner_mb": len(packed[0]) * MAX_COMPARED_ROWS / 1e6,
         **compare(question, packed),
         "rows_per_second": await ingest(case.rows),
     }
@@ -78,7 +78,7 @@ async def measure(data: Path) -> dict[str, float]:
 def compare(question: Sequence[float], packed: Sequence[bytes]) -> dict[str, float]:
     """Return the times of comparing a question with a short history, and with the most rows."""
     compare_vectors, times = find_comparison(), {}
-    for count in (FEW_ROWS, MAX_COMPARED):
+    for count in (FEW_ROWS, MAX_COMPARED_ROWS):
         rows = list(islice(cycle(packed), count))
         compare_vectors(question, rows)
         started = time.process_time()

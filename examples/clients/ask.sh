@@ -45,7 +45,10 @@ request=$(jq -cn --arg id "$id" --arg owner "$owner" --arg input "$input" \
         context: {past: $past[0], max_tokens: $max_tokens, explain: $explain, recall_tool: $recall_tool}}
       + if $tools == [] then {} else {tools: $tools[0]} end end),
     metadata: {reply_to: ("context.reply." + $id), reply_kind: "list", timeout_ms: 15000}
-  }')
+  }') || {
+  echo "the arguments have no readable JSON: see above; --history and --tools name files of it" >&2
+  exit 2
+}
 
 # from stdin, since a command's arguments have a limit
 if ! printf %s "$request" | redis-cli -u "$url" -x XADD context.build.request '*' data >&2; then

@@ -8,10 +8,10 @@ from typing import Final
 from formatters.model import Row
 from formatters.rows import HIDDEN_ROLES, ROLES, as_mapping, is_list, read_id
 from formatters.times import parse_timestamp
-from service.errors import MAX_COMPARED, did_you_mean, escape_key, shown
+from service.errors import did_you_mean, escape_key, shown
 from service.wire.request import LEAST_KEY, SIMILAR_KEY
 from service.wire.response import WarningRecord
-from service.wire.validation import SYSTEM_KEYS, explain_misnamed_content
+from service.wire.validation import MAX_COMPARED_KEYS, SYSTEM_KEYS, explain_misnamed_content
 
 #: Limit of the ids that a warning lists.
 MAX_IDS: Final = 5
@@ -51,8 +51,8 @@ def misnamed_keys(rows: Sequence[Row], pointer: str) -> Iterator[WarningRecord]:
     for index, place, given in _with_other_keys(rows):
         names = _EXTRA_KEYS if place else _ROW_KEYS
         missing = [name for name in names if given.get(name) is None]
-        for key in islice((str(key) for key in given if key not in names), MAX_COMPARED):
-            if len(compared) == MAX_COMPARED:
+        for key in islice((str(key) for key in given if key not in names), MAX_COMPARED_KEYS):
+            if len(compared) == MAX_COMPARED_KEYS:
                 return
             question = (place, key, *missing)
             meant = "" if question in compared else _meant(key, missing)
@@ -192,7 +192,12 @@ def unknown_roles(roles: Sequence[object], pointer: str) -> Iterator[WarningReco
     known = {*ROLES, *HIDDEN_ROLES}
     unknown = [index for index, role in enumerate(roles) if str(role).strip().lower() not in known]
     if unknown:
-        role, first = roles[unknown[0]], f"{pointer}/{unknown[0]}/role"
-        detail = f"messages left out: {len(unknown)}, as {shown(role)} is no role; there are "
-        detail += ", ".join(ROLES) + did_you_mean(str(role), ROLES)
-        yield WarningRecord(code="unknown_role", pointer=first, detail=detail)
+        given = [*dict.fromkeys(str(roles[index]) for index in unknown if roles[index] is not None)]
+        named = [*map(shown, given), *["no role"] * any(roles[index] is None for index in unknown)]
+        meant = next(filter(None, (did_you_mean(role, ROLES) for role in given[:MAX_IDS])), "")
+        detail = (
+            f"messages left out: {len(unknown)}, with roles that are not known: {list_ids(named)};"
+            f" there are {', '.join(ROLES)}{meant}"
+        )
+        place = f"{pointer}/{unknown[0]}/role"
+        yield WarningRecord(code="unknown_role", pointer=place, detail=detail)

@@ -224,6 +224,8 @@ class Fetching:
             # the history that a query ranks has time limits of its own
             async with asyncio.timeout(None if self._content.query else seconds):
                 select = await self._read()
+            # in a thread, so that the event loop stays free
+            return await asyncio.to_thread(lambda: self._answer(select()))
         except (StoreError, TimeoutError) as error:
             detail = f"the store failed, or didn't answer within {seconds:g} s"
             raise HistoryUnavailableError(detail) from error
@@ -234,8 +236,6 @@ class Fetching:
                 log.exception("gather.broken", what="history")
             detail = f"the history could not be read: {type(error).__name__}"
             raise HistoryUnavailableError(detail) from error
-        # in a thread, so that the event loop stays free
-        return await asyncio.to_thread(lambda: self._answer(select()))
 
     async def _read(self) -> Callable[[], Selection]:
         """Read what is requested; return the function that selects from it."""

@@ -31,7 +31,7 @@ PAUSE_SECONDS: Final = 10.0
 #: Digits of a similarity: machines compute vectors a little differently.
 DIGITS: Final = 3
 #: Rows of an owner, the newest ones, that a question is compared with: 15 MB of vectors by MiniLM.
-MAX_COMPARED: Final = 20_000
+MAX_COMPARED_ROWS: Final = 20_000
 #: Rows of all owners whose vectors are kept in memory; each needs 1 kB by MiniLM.
 MAX_CACHED: Final = 60_000
 #: Seconds after which all of an owner's vectors are read again: rows between them may have been
@@ -106,11 +106,11 @@ class Similarity:
         cached = self._cache.get(owner_key)
         known = cached.rows if cached else ()
         last = known[0].number if known else 0
-        rows = await self._store.newest(owner_key, model, MAX_COMPARED, max(last - 1, 0))
+        rows = await self._store.newest(owner_key, model, MAX_COMPARED_ROWS, max(last - 1, 0))
         if cached and known and rows and rows[-1] == known[0]:
-            rows, at = [*rows[:-1], *known][:MAX_COMPARED], cached.at
+            rows, at = [*rows[:-1], *known][:MAX_COMPARED_ROWS], cached.at
         elif known:  # the last row is gone: deleted, or erased with its owner
-            rows = await self._store.newest(owner_key, model, MAX_COMPARED, 0)
+            rows = await self._store.newest(owner_key, model, MAX_COMPARED_ROWS, 0)
         with suppress(ValueError):  # larger than the whole cache
             self._cache[owner_key] = _Cached(rows, at)
         return rows

@@ -52,11 +52,10 @@ async def check_configured_store(settings: Settings) -> AsyncIterator[Finding]:
         advice = "set store.url: history ends with the process, and workers don't share it"
         yield warn("store", "in memory", advice)
         return
-    file = connect.store_file(settings)
-    if file is not None:
+    if file := connect.store_file(settings):
         yield check_disk("disk of the store", file.absolute().parent)
-        if not file.exists():
-            yield ok("store", f"{file} does not exist yet; the first worker creates it")
+        if finding := _check_file(file):
+            yield finding
             return
     try:
         yield ok(
@@ -69,6 +68,19 @@ async def check_configured_store(settings: Settings) -> AsyncIterator[Finding]:
         # at least the one that is to run here
         for finding in check_database(state, settings, max(1, workers)):
             yield finding
+
+
+def _check_file(file: Path) -> Finding | None:
+    """Return what keeps a store's file from being opened; None if nothing does."""
+    if not file.exists():
+        return ok("store", f"{file} does not exist yet; the first worker creates it")
+    # SQLite writes files beside it, also to read
+    paths = (file, file.absolute().parent)
+    blocked = next((path for path in paths if not os.access(path, os.W_OK)), None)
+    if blocked is None:
+        return None
+    advice = "let this user write to the file and its folder"
+    return fail("store", f"{blocked} can't be written to", advice)
 
 
 def check_database(state: StoreState, settings: Settings, workers: int) -> Iterator[Finding]:

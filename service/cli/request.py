@@ -27,6 +27,7 @@ from service.cli.previews import find_texts
 from service.cli.start import has_persistent_store, start
 from service.config.settings import Settings
 from service.connect import check_ready, connect_client, open_tracer, require_shared_bus
+from service.errors import InvalidRequestError
 from service.wire.payload import read_json
 from service.wire.request import BuildRequest, ContextOptions, set_options
 from service.wire.response import BuildResponse, BuildSuccess
@@ -229,10 +230,13 @@ def _explain(settings: Settings, request: dict[str, Any], content: BuildSuccess)
 def read_request(path: Path) -> dict[str, Any]:
     """Read a request of any size from a file: where it goes, its limit is checked.
 
-    Raises as `read_bytes` and `service.wire.payload.read_json` do.
+    Raises as `read_bytes` does, and `InvalidRequestError` for what is no JSON object.
     """
     data = read_bytes(path)
-    return read_json(data, max_bytes=len(data))
+    try:
+        return read_json(data, max_bytes=len(data))
+    except InvalidRequestError as error:
+        raise InvalidRequestError(f"{path}: {error.detail}", error.problems) from error
 
 
 def read_bytes(path: Path) -> bytes:

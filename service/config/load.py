@@ -63,7 +63,7 @@ def load_settings(path: Path | str | None = None, **overrides: object) -> Settin
     named = path or known.get(CONFIG_VARIABLE)
     file = Path(named) if named else DEFAULT_FILE
     if file is not DEFAULT_FILE or file.is_file():
-        layers.append(yaml_layer(file, known))
+        layers.append(yaml_layer(file, known, CONFIG_VARIABLE if named and not path else ""))
     problems = [problem for layer in layers for problem in layer.problems]
     try:
         settings = Settings.model_validate(merge(layers))

@@ -36,7 +36,8 @@ def read_env_file(name: str | None) -> tuple[str, dict[str, str]]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from error
+        named = f"; {ENV_FILE_VARIABLE} names it" if name else ""
+        raise ConfigError(f"{path}: cannot be read: {error}{named}") from error
     for line in parse_stream(StringIO(text)):
         # lines of other programs are their own affair
         if line.value is None and PREFIX in line.original.string.partition("#")[0].upper():
@@ -89,8 +90,8 @@ def _suggest_name(keys: Keys) -> str:
     return did_you_mean("_".join(keys), known, lambda name: PREFIX + known[name].upper(), cutoff)
 
 
-def yaml_layer(path: Path, variables: Mapping[str, str]) -> Layer:
-    """Return the layer of a YAML file.
+def yaml_layer(path: Path, variables: Mapping[str, str], named_by: str = "") -> Layer:
+    """Return the layer of a YAML file; ``named_by`` is the variable that names it, if one does.
 
     In values, ``${NAME}`` is replaced by a variable, ``${NAME:-default}`` by the default if the
     variable is unset or empty, and ``$$`` by a dollar sign. Raises `ConfigError` if the file can't
@@ -101,7 +102,8 @@ def yaml_layer(path: Path, variables: Mapping[str, str]) -> Layer:
         root = yaml.compose(path.read_text(encoding="utf-8-sig"), Loader=yaml.SafeLoader)
         values = None if root is None else reader.read(root, ())
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from error
+        named = f"; {named_by} names it" if named_by else ""
+        raise ConfigError(f"{path}: cannot be read: {error}{named}") from error
     except yaml.MarkedYAMLError as error:
         where = reader.location(error.problem_mark) if error.problem_mark else path
         # the error itself quotes lines of the file, which may hold a password

@@ -136,14 +136,14 @@ class _Openers:
 
     def __init__(self, units: Units, groups: Sequence[Group], room: int) -> None:
         said = [group for group in groups if not _is_answer(group)]
-        #: Whether one before all groups can't be sent, and a later one can open what is kept.
-        self._has_lost = units.has_lost_opening and bool(said)
+        #: Whether what is before the first of them needs another one.
+        self._lacks_first = units.lacks_opening and bool(said)
         self._indexes = [group.index for group in said]
         self._fitting = [group for group in said if group.tokens <= room]
 
     def are_between(self, before: Sequence[Group], answer: Group) -> bool:
         """Return whether there is one between the last of some groups and an answer."""
-        if self._has_lost and not before:
+        if self._lacks_first and not before:
             return True
         first = bisect_right(self._indexes, before[-1].index) if before else 0
         return first < bisect_left(self._indexes, answer.index)

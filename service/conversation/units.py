@@ -139,8 +139,8 @@ class Units:
     summaries: tuple[int, ...] = ()
     #: Whether its shapes are those of Anthropic or Gemini, whose first message is a user's.
     needs_opening: bool = False
-    #: Whether a message of the user's was the first, but isn't sent.
-    has_lost_opening: bool = False
+    #: Whether a user's message should be the first, but isn't.
+    lacks_opening: bool = False
     _rows: tuple[Row, ...] = ()
     #: The groups of all units, if they were counted before; and what counted them.
     _groups: tuple[Group, ...] = ()
@@ -158,7 +158,7 @@ class Units:
             summaries=(*self.summaries, *(i for i, u in added if u[0].is_summary)),
             needs_opening=self.needs_opening
             or any(item.shape is not ROWS for unit in units for item in unit),
-            has_lost_opening=self.has_lost_opening,
+            lacks_opening=self.lacks_opening,
             _rows=(*self._rows, *(item.row for unit in units for item in unit)),
             _groups=(*self._groups, *counted),
             _row_cost=row_cost,
@@ -377,19 +377,21 @@ _NO_SAVINGS: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 def _note_opening(units: Units, items: Iterable[Item]) -> Units:
-    """Return units, and whether the message of the user's that opened the items isn't in them.
+    """Return units, and whether they lack a user's message at their beginning.
 
-    That doesn't matter for OpenAI's calls and results, as its API needs no opening.
+    Anthropic's and Gemini's APIs always need one. Plain texts may be for these, too: they lack one
+    if the user began, but with a message that isn't sent.
     """
     opening = next((item for item in items if item.is_dialogue), None)
-    if opening is None or role_of(opening.given) is not Role.HUMAN:
-        return units
     sent = (item for unit in units.units for item in unit if item.is_dialogue)
     first = next(sent, None)
-    if first is None or not opening.indexes.isdisjoint(first.indexes):
+    if opening is None or first is None:
         return units
-    is_chat = not units.needs_opening and any(len(unit) > 1 for unit in units.units)
-    return replace(units, has_lost_opening=not is_chat)
+    is_users = role_of(opening.given) is Role.HUMAN
+    if is_users and not opening.indexes.isdisjoint(first.indexes):
+        return units
+    are_texts = all(len(unit) == 1 for unit in units.units)
+    return replace(units, lacks_opening=units.needs_opening or (is_users and are_texts))
 
 
 def _valid_units(

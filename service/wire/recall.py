@@ -24,7 +24,7 @@ from service.wire.request import RejectedError, RequestFields, Tolerant, decode_
 from service.wire.response import BuildFailure, ResponseFields, WarningRecord
 from service.wire.validation import (
     BUILD_PLACE,
-    MAX_COMPARED,
+    MAX_COMPARED_KEYS,
     RECALL_MODES,
     Id,
     ModelName,
@@ -117,7 +117,7 @@ class RecallContent(Tolerant, extra="allow", strict=True):
         if sum(getattr(self, mode) is not None for mode in RECALL_MODES) != 1:
             slips = (
                 did_you_mean(key, RECALL_MODES)
-                for key in islice(self.model_extra or (), MAX_COMPARED)
+                for key in islice(self.model_extra or (), MAX_COMPARED_KEYS)
             )
             meant = next(filter(None, slips), "")
             raise ValueError(f"needs exactly one of {', '.join(RECALL_MODES)}{meant}")

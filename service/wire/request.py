@@ -49,7 +49,7 @@ from service.wire.payload import (
 from service.wire.protocol import SCHEMA_VERSION
 from service.wire.validation import (
     INPUT_KEYS,
-    MAX_COMPARED,
+    MAX_COMPARED_KEYS,
     SYSTEM_KEYS,
     Id,
     ModelName,
@@ -527,7 +527,7 @@ def misplaced_keys(request: Mapping[str, object], options: Set[str] = frozenset(
         places["/content"] = (content, frozenset(Run.model_fields))
         places["/content/metadata"] = (holder, frozenset(RunMetadata.model_fields))
     unknown = {
-        place: [*islice((key for key in given if key not in known), MAX_COMPARED)]
+        place: [*islice((key for key in given if key not in known), MAX_COMPARED_KEYS)]
         for place, (given, known) in places.items()
     }
     if not any(unknown.values()):
@@ -546,6 +546,9 @@ def misplaced_keys(request: Mapping[str, object], options: Set[str] = frozenset(
                 pointers.append(f"{place}/{escape_key(key)}")
     return sorted(pointers)
 
+
+#: The texts of a profile, which are read in its `prompt_overrides` only.
+_PROFILE_TEXTS: Final = ("friends_profile", "learning")
 
 #: What is said of keys of other APIs, which are too unlike those that are meant.
 _OTHER_KEYS: Final = {
@@ -671,6 +674,11 @@ class BuildRequest(RequestFields):
         for pointer in self.misplaced:
             parent, _, key = pointer.rpartition("/")
             yield Problem(pointer, self._explain_misplaced(parent, key))
+        holder, profile = place.removesuffix("context"), self.run.metadata.user_profile or {}
+        if "prompt_overrides" not in profile:
+            for key in filter(profile.__contains__, _PROFILE_TEXTS):
+                detail = "is ignored here; it belongs into prompt_overrides of user_profile"
+                yield Problem(f"/{holder.strip('/')}/user_profile/{key}", detail)
 
     def _explain_misplaced(self, parent: str, key: str) -> str:
         if key in OPTIONS:

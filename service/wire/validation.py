@@ -74,7 +74,8 @@ def is_short_form(content: Mapping[str, object]) -> bool:
     if _given(RUN_KEYS, content):
         return False
     slips = (
-        did_you_mean(str(key), _LIKE_A_RUN, cutoff=0.8) for key in islice(content, MAX_COMPARED)
+        did_you_mean(str(key), _LIKE_A_RUN, cutoff=0.8)
+        for key in islice(content, MAX_COMPARED_KEYS)
     )
     return not SHORT_KEYS.isdisjoint(content) or not any(slips)
 
@@ -183,7 +184,7 @@ def with_derived_ids(request: Mapping[str, object], *, nameless: bool = False) -
 
 
 #: Keys of an object that are compared with known ones: of more, the first.
-MAX_COMPARED: Final = 50
+MAX_COMPARED_KEYS: Final = 50
 #: Keys at which other programs have what a message says.
 _OTHER_CONTENT: Final = frozenset({"text", "parts", "message", "body"})
 
@@ -193,7 +194,7 @@ def explain_misnamed_content(row: Mapping[str, object]) -> str | None:
     calls = row.get("tool_calls") or as_mapping(row.get("metadata")).get("tool_calls")
     if "content" in row or calls:
         return None
-    for key in map(str, islice(row, MAX_COMPARED)):
+    for key in map(str, islice(row, MAX_COMPARED_KEYS)):
         if key in _OTHER_CONTENT or did_you_mean(key, ("content",), cutoff=0.8):
             return f"has no content, but {shown(key)}: write its text at content"
     return None
@@ -314,7 +315,7 @@ def _explain_slip(name: str, given: object) -> str:
         return f", and {min(beside)} belongs into it"
     # with metadata a content is a run, which has to have a history
     names = (name, "current_input") if name == "history" else (name,)
-    for key in map(str, islice(as_mapping(given), MAX_COMPARED)):
+    for key in map(str, islice(as_mapping(given), MAX_COMPARED_KEYS)):
         if name.startswith(f"{key}_") or did_you_mean(key, names, cutoff=0.8):
             return f", but the key is {shown(key)}"
     return ""

@@ -115,10 +115,17 @@ class Handler:
                 else:  # in a thread, so that the event loop stays free
                     incoming.append(await asyncio.to_thread(self._decode, delivery))
             except RejectedError as rejected:
-                if await self.bus.requests.dead_letter(delivery, rejected.detail):
-                    log.warning("request.unreadable", entry=delivery.token, reason=rejected.detail)
-                    self._metrics.count("dead_letters", "unreadable")
+                await self._bury(delivery, rejected.detail)
+            except Exception as error:  # no request may end the worker
+                log.exception("request.failed", entry=delivery.token)
+                await self._bury(delivery, f"could not be decoded: {type(error).__name__}")
         return incoming
+
+    async def _bury(self, delivery: Delivery, reason: str) -> None:
+        """Move an entry that can't be answered to the dead-letter stream."""
+        if await self.bus.requests.dead_letter(delivery, reason):
+            log.warning("request.unreadable", entry=delivery.token, reason=reason)
+            self._metrics.count("dead_letters", "unreadable")
 
     def _decode(self, delivery: Delivery) -> Incoming:
         """Decode a delivery; raises `RejectedError` if it can't be answered."""
@@ -198,11 +205,12 @@ class Handler:
         repeated = Answered(first.model_copy(update={"metadata": metadata}))
         return await self._send(incoming, repeated, "again", counted=False)
 
-    async def refuse(self, payload: bytes, error: ContextBuilderError) -> None:
-        """Answer with an error to the sender of a payload, if it can be answered."""
+    async def refuse(self, topic: str, payload: bytes, error: ContextBuilderError) -> None:
+        """Answer with an error to the sender of a payload on a topic, if it can be answered."""
+        is_recall = topic == Topics.CONTEXT_RECALL_REQUEST
         try:
-            most = self._settings.max_payload_bytes
-            envelope = decode_request(payload, max_bytes=most).envelope
+            decode = decode_recall if is_recall else decode_request
+            envelope = decode(payload, max_bytes=self._settings.max_payload_bytes).envelope
         except RejectedError as rejected:
             if rejected.envelope is None or not rejected.envelope.identified:
                 return

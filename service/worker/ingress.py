@@ -49,7 +49,7 @@ class Ingress:
     def __init__(
         self,
         bus: Bus,
-        refuse: Callable[[bytes, ContextBuilderError], Awaitable[object]],
+        refuse: Callable[[str, bytes, ContextBuilderError], Awaitable[object]],
         pulse: Pulse,
         topic: str = Topics.CONTEXT_BUILD_REQUEST,
     ) -> None:
@@ -80,7 +80,7 @@ class Ingress:
                     self._held_changed.notify_all()
                     await self._held_changed.wait_for(lambda: len(self._held) < MAX_HELD)
 
-        await repeat_with_backoff("ingress", attempt, done, self._pulse)
+        await repeat_with_backoff(f"ingress {self._topic}", attempt, done, self._pulse)
 
     async def retry_held(self) -> None:
         """Wait for held payloads, and try once to enqueue them; raises `BusError`."""
@@ -101,7 +101,9 @@ class Ingress:
             if refused:
                 log.warning("request.refused", reason=reason, count=len(refused))
                 # concurrently, or refusing would take longer than sending as many requests again
-                await asyncio.gather(*(self._refuse(payload, error) for payload in refused))
+                await asyncio.gather(
+                    *(self._refuse(self._topic, payload, error) for payload in refused)
+                )
         return [payload for payload, outcome in outcomes if outcome is Enqueued.UNAVAILABLE]
 
 

@@ -253,6 +253,8 @@ class Worker:
 
     async def _drain(self) -> bool:
         """Wait for the requests in work; return whether all finished in time."""
+        async with self._taking:  # a claim may be about to start one
+            pass
         if not self._running:
             return True
         log.info("worker.draining", running=len(self._running))

@@ -17,6 +17,7 @@ from formatters.model import Block, Facts, Row
 from service.adapters.memory.store import MemoryHistory, MemoryProfiles
 from service.adapters.tokens.tokenizers import TiktokenTokenizers
 from service.adapters.tools.registry import InMemoryToolRegistry
+from service.aio import LARGE_TEXT
 from service.app import make_worker
 from service.audit.report_store import find_report
 from service.build.gather import Sources
@@ -38,10 +39,12 @@ from service.errors import (
     IdConflictError,
     InvalidRequestError,
 )
-from service.ports.bus import Answer, AnswerOutcome, Bus, Receipt
+from service.ports.bus import Answer, AnswerOutcome, Bus, Delivery, Receipt
 from service.ports.stores import HistoryPage
 from service.wire.protocol import Topics
+from service.worker import handler
 from service.worker.client import ContextClient, NoAnswerError, NoWorkerError, open_client
+from service.worker.runner import WAIT
 from tests.integration.bus_places import Place
 from tests.published import published
 from tests.support import NOW, BrokenHistory, Noted, row
@@ -521,6 +524,29 @@ async def test_an_entry_without_its_field_is_reported(crew: Crew, topic: str) ->
         await until(is_logged)
 
 
+@pytest.mark.parametrize("size", [1, LARGE_TEXT])
+async def test_a_fault_of_decoding_ends_no_worker(
+    crew: Crew, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The entry is a dead letter, whatever its size, and other requests are answered."""
+    decode = handler.decode_request
+
+    def faulty(payload: bytes, **options: Any) -> handler.AnyRequest:
+        if payload.startswith(b"fault"):
+            raise RuntimeError
+        return decode(payload, **options)
+
+    monkeypatch.setattr(handler, "decode_request", faulty)
+    await crew.bus.submit(b"fault" * size)
+
+    async def is_reported() -> bool:
+        reasons = [each["reason"].decode() for each in await dead_letters(crew)]
+        return "could not be decoded: RuntimeError" in reasons
+
+    await until(is_reported)
+    assert (await crew.client.build(asking())).messages
+
+
 async def test_a_build_that_fails_is_tried_again(place: Place) -> None:
     """A fault that passes costs time, no answer."""
     async with open_crew(place) as crew:
@@ -554,6 +580,24 @@ async def test_a_build_that_always_fails_ends_in_the_dead_letter(place: Place) -
         )
         trouble.failures = 0
         assert (await crew.client.build(asking("another"))).messages
+
+
+async def test_a_recall_is_refused_on_its_own_channel(place: Place) -> None:
+    """Whatever it says: who waits there hears it."""
+    async with open_crew(place, bus={"max_backlog": 1}) as crew:
+        gate = Gate()
+        await crew.hire(gate.joined(crew.builder))
+        for number in range(3):
+            await crew.bus.submit(json.dumps(asking(id=f"msg_{number}")).encode())
+        common = f"{place.prefix}{Topics.CONTEXT_RECALL_RESPONSE}"
+        async with crew.bus.subscribe(common) as responses:
+            late = json.dumps(asking(id="msg_late", content={"query": 5})).encode()
+            for _ in range(9):  # recalls wait in a stream of their own, too
+                await crew.bus.publish(Topics.CONTEXT_RECALL_REQUEST, late)
+            error = (await answer_to("msg_late", responses))["content"]["error"]
+        gate.open.set()
+
+    assert error["code"] == "overloaded"
 
 
 @pytest.mark.parametrize("kind", ["channel", "list", "none"])
@@ -600,6 +644,29 @@ async def test_started_requests_are_finished_when_a_worker_is_stopped(place: Pla
 
     assert drained == [True]
     assert len({response.id for response in responses}) == 40
+
+
+async def test_a_claim_in_flight_is_drained(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a worker claims while it is stopped, it answers."""
+    async with open_crew(place) as crew:
+        dead = await place.open("dead", **crew.options)
+        sent = asyncio.create_task(crew.client.send(asking("left behind")))
+        await until(lambda: dead.requests.receive(1, wait=0.1))
+        claiming, claim = asyncio.Event(), type(crew.bus.requests).claim
+
+        async def slow(inbox: Any, slots: int, **options: bool) -> list[Delivery]:
+            claimed: list[Delivery] = await claim(inbox, slots, **options)
+            if claimed:
+                claiming.set()
+                await asyncio.sleep(2 * WAIT)  # longer than a read of new requests
+            return claimed
+
+        monkeypatch.setattr(type(crew.bus.requests), "claim", slow)
+        await crew.hire()
+        async with asyncio.timeout(60):
+            await claiming.wait()
+            assert await crew.dismiss() == [True]
+        assert (await sent).content.status == "success"
 
 
 async def test_a_worker_that_cannot_drain_says_so(place: Place) -> None:

@@ -61,11 +61,13 @@ class MemoryBus:
         self._options = options
         self._stream = options.prefix + Topics.CONTEXT_BUILD_REQUEST
         self._ingress: list[Arrivals] = []
+        #: What former subscriptions of the ingress counted.
+        self._dropped = 0
 
     @property
     def dropped(self) -> int:
         """Return how many requests arrived on channels faster than they were taken."""
-        return sum(arrivals.dropped for arrivals in self._ingress)
+        return self._dropped + sum(arrivals.dropped for arrivals in self._ingress)
 
     def now(self) -> datetime:
         """Return the hub's time, which stamps its entries."""
@@ -78,7 +80,11 @@ class MemoryBus:
         """Subscribe to a channel of requests; yields batches of payloads."""
         with self._hub.subscribed(self._options.prefix + topic) as arrivals:
             self._ingress.append(arrivals)
-            yield arrivals.batches()
+            try:
+                yield arrivals.batches()
+            finally:
+                self._ingress.remove(arrivals)
+                self._dropped += arrivals.dropped
 
     @asynccontextmanager
     async def subscribe(self, channel: str) -> AsyncIterator[AsyncIterator[bytes]]:

@@ -93,6 +93,8 @@ class RedisBus:
         self._finisher = Finisher(servers, self.shards, options)
         self._options = options
         self._ingress: list[Subscription] = []
+        #: What former subscriptions of the ingress counted.
+        self._resubscribed = self._dropped = 0
 
     @property
     def forbidden(self) -> int:
@@ -102,12 +104,12 @@ class RedisBus:
     @property
     def resubscribed(self) -> int:
         """Return how often a channel of requests was lost and subscribed again."""
-        return sum(subscription.resubscribed for subscription in self._ingress)
+        return self._resubscribed + sum(each.resubscribed for each in self._ingress)
 
     @property
     def dropped(self) -> int:
         """Return how many requests arrived on channels faster than they were taken."""
-        return sum(subscription.arrivals.dropped for subscription in self._ingress)
+        return self._dropped + sum(each.arrivals.dropped for each in self._ingress)
 
     def now(self) -> datetime:
         """Return the server's time, as last measured by `ping`."""
@@ -121,8 +123,14 @@ class RedisBus:
         # the channel has the stream's name: Redis keeps channels apart from keys
         subscription = Subscription(self._servers, self._options.prefix + topic)
         self._ingress.append(subscription)
-        async with following(subscription, confirm_seconds=self._options.socket_timeout_seconds):
-            yield subscription.arrivals.batches()
+        seconds = self._options.socket_timeout_seconds
+        try:
+            async with following(subscription, confirm_seconds=seconds):
+                yield subscription.arrivals.batches()
+        finally:
+            self._ingress.remove(subscription)
+            self._resubscribed += subscription.resubscribed
+            self._dropped += subscription.arrivals.dropped
 
     @asynccontextmanager
     async def subscribe(self, channel: str) -> AsyncIterator[AsyncIterator[bytes]]:

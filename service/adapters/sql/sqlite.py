@@ -26,6 +26,9 @@ CACHE_KIB: Final = 8_000
 #: The bytes of a file that are read from the system's memory, without a call for each page.
 MAPPED_BYTES: Final = 1 << 30
 
+#: The bits of SQLite's codes for errors that say what failed; others say why.
+_PRIMARY_CODE: Final = 0xFF
+_NEEDS_WRITING: Final = "; the file and its folder have to be writable, also to read"
 #: Messages about tables that are not those of their revision; SQLite has no error code for it.
 _MISFIT: Final = re.compile("no such (?:table|column|index)|already exists|duplicate column name")
 
@@ -42,7 +45,7 @@ def sqlite_driver(url: str) -> Driver:
         with closing(sqlite3.connect(path)):
             pass
     except sqlite3.Error as error:
-        raise StoreError(f"{path}: {error}") from error
+        raise StoreError(f"{path}: {_describe(error)}") from error
     options: Mapping[str, Any] = {
         "isolation_level": "AUTOCOMMIT",
         "skip_autocommit_rollback": True,
@@ -115,9 +118,16 @@ def _prepare(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
     cursor.close()
 
 
+def _describe(error: Exception) -> str:
+    """Return what SQLite says, with the remedy if it can't open or write the file."""
+    code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
+    is_blocked = code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+    return f"{error}{_NEEDS_WRITING if is_blocked else ''}"
+
+
 def _explain(error: Exception) -> tuple[type[StoreError], str]:
     original = getattr(error, "orig", None) or error
-    cause = str(original)
+    cause = _describe(original)
     if isinstance(original, sqlite3.IntegrityError | sqlite3.DataError):
         return RowRefusedError, cause
     return SchemaError if _MISFIT.search(cause) else StoreError, cause

@@ -888,7 +888,7 @@ async def test_odd_rows_never_fail_a_build(
     skipped, _, _, role = content.warnings  # and of times
     assert (skipped.code, skipped.detail.split(": ")[1]) == ("content_skipped", "m6")
     assert (role.code, role.pointer) == ("unknown_role", "/content/context/past/4/role")
-    assert role.detail.startswith("messages left out: 2, as 'robot' is no role; there are human")
+    assert role.detail.startswith("messages left out: 2, with roles that are not known: 'robot'")
     assert sum(len(decision.message_ids) for decision in content.decisions) == len(past)
     assert isinstance(make_builder().history, MemoryHistory)
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from service.build.brought_rows import past_warnings
-from service.errors import MAX_COMPARED
+from service.wire.validation import MAX_COMPARED_KEYS
 
 NOW = datetime(2025, 12, 10, 8, tzinfo=UTC)
 EARLY, LATE, ZONED = "2025-12-01T08:00:00Z", "2025-12-02T08:00:00Z", "2025-12-10T09:00:00+01:00"
@@ -88,7 +88,7 @@ def test_what_is_no_slip_is_not_named() -> None:
 
 def test_only_some_keys_of_a_sender_are_looked_at() -> None:
     """They are the sender's own, and may be many."""
-    own = said(**{f"own_{index}": 1 for index in range(MAX_COMPARED)})
+    own = said(**{f"own_{index}": 1 for index in range(MAX_COMPARED_KEYS)})
 
     assert not [*past_warnings([own, said(timestampp=EARLY)], "/past", NOW)]
     assert [*past_warnings([said(own=1), said(timestampp=EARLY)], "/past", NOW)]

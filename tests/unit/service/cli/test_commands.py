@@ -200,6 +200,15 @@ def test_a_file_of_history_is_decided_on_as_in_a_request(ctxb: Ctxb) -> None:
     assert "Where is my hat?" in ctxb(*by_file, "h.json", "--explain").stdout
 
 
+def test_a_request_that_is_no_json_is_named(ctxb: Ctxb) -> None:
+    """By its file."""
+    Path("r.json").write_text("{bad")
+    result = ctxb("build", "--request", "r.json")
+
+    assert result.exit_code == Exit.FAILED
+    assert "r.json: not JSON" in result.stderr
+
+
 @pytest.mark.parametrize("url", ["", "memory://"])
 def test_send_needs_a_bus(url: str, ctxb: Ctxb, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a bus that others share, sending is refused with the way to name one."""

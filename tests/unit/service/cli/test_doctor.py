@@ -217,6 +217,21 @@ def test_a_full_disk_is_reported(tmp_path: Path) -> None:
     assert checks.check_disk("disk", tmp_path / "nowhere").state == "fail"
 
 
+async def test_a_store_that_cannot_be_written_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite can't read it, either."""
+    file = tmp_path / "history.db"
+    file.touch()
+    settings = Settings.model_validate({"store": {"url": f"sqlite:///{file}"}})
+    monkeypatch.setattr(checks, "check_disk", lambda name, _: ok(name, "fine"))
+    for blocked in (file, tmp_path):
+        monkeypatch.setattr(checks.os, "access", lambda path, _, bad=blocked: path != bad)
+        found = [each async for each in checks.check_configured_store(settings)]
+        assert [each.state for each in found] == ["ok", "fail"]
+        assert found[-1].found == f"{blocked} can't be written to"
+
+
 async def test_what_a_check_raises_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it had found before stays, and the other checks run."""
 

@@ -93,6 +93,7 @@ def test_a_named_file_must_exist(
     monkeypatch.setenv(variable, "missing.file")
     (problem,) = problems()
     assert problem.startswith("missing.file: cannot be read")
+    assert problem.endswith(f"; {variable} names it")
     monkeypatch.setenv(variable, "")
     load_settings()
 

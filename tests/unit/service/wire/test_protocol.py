@@ -393,6 +393,21 @@ def test_an_option_outside_of_the_context_is_sent_there() -> None:
     assert ignored(a_run(id=None, mine=1, metadata={"mine": 1})) == {}
 
 
+def test_a_profile_in_another_shape_is_told_its_own() -> None:
+    """In both forms; one with the part that is read may have more."""
+    profile = {"friends_profile": "likes tea"}
+    belongs = "is ignored here; it belongs into prompt_overrides of user_profile"
+
+    assert ignored({"current_input": "hi", "user_profile": profile}) == {
+        "/content/user_profile/friends_profile": belongs
+    }
+    assert ignored(a_run(metadata={"user_profile": {"learning": "x"}})) == {
+        "/content/metadata/user_profile/learning": belongs
+    }
+    both = {**profile, "prompt_overrides": profile}
+    assert ignored({"current_input": "hi", "user_profile": both}) == {}
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [

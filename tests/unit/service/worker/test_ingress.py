@@ -59,7 +59,7 @@ async def channel(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Channel]:
     monkeypatch.setattr(ingress, "HELD_SECONDS", 0)
     monkeypatch.setattr(ingress, "MAX_HELD", 2)
 
-    async def refuse(payload: bytes, _error: ContextBuilderError) -> None:
+    async def refuse(_topic: str, payload: bytes, _error: ContextBuilderError) -> None:
         raise AssertionError(payload)
 
     channel = Channel()
