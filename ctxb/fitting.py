@@ -25,7 +25,7 @@ from service.conversation.strategies import ContextStrategy
 from service.errors import MessageError, did_you_mean, explain_call, shown
 from service.recall.ranking import RANKING_STRATEGIES, RELEVANCE, rank
 
-#: Counts tokens as the model does whose name is not in the table; the in-process classes' default.
+#: The limits of a model that is in no table: its tokens are estimated.
 UNKNOWN_MODEL: Final = ModelLimits(max_input=None, exact=False)
 
 _TOKENIZERS: Final = TiktokenTokenizers()

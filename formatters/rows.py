@@ -15,8 +15,9 @@ from formatters.model import Facts, GroupedHistory, MemoryView, Message, Role, R
 from formatters.repair.matching import read_call_id, read_result_id
 from formatters.times import parse_timestamp
 
-#: The names of roles, in lower case, and those of messages that are left out on purpose.
+#: The roles of messages that are left out on purpose.
 HIDDEN_ROLES: Final = frozenset({"system", "developer", "command"})
+#: The roles by their names, in lower case.
 ROLES: Final = {
     "human": Role.HUMAN,
     "user": Role.HUMAN,

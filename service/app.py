@@ -1,6 +1,6 @@
 """The composition root: opens everything, passes it on, closes it in reverse.
 
-Only this module and `service.connect` import adapters.
+Only this module, `service.connect` and `ctxb` import adapters.
 """
 
 import asyncio

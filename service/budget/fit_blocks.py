@@ -18,7 +18,7 @@ from service.budget.counting import (
 )
 from service.budget.decisions import Decision, FittedBlock
 from service.budget.fit_history import fit_history, fit_run, placeholder_only
-from service.budget.fit_recall import RecallRequest, fit_recall
+from service.budget.fit_recall import RecallInput, fit_recall
 from service.budget.groups import StableBudget, Strategy
 from service.budget.strategies.oldest_first import OldestFirst
 from service.budget.strategies.relevance import Relevance
@@ -235,7 +235,7 @@ def _fit_history(
         tokens = min(int(spare * STABLE_SHARE), budget.memory or spare)
         strategy = strategy.with_stable_budget(StableBudget(tokens, whole=not history.moves))
     if recallable_rows and isinstance(strategy, Relevance) and (ranker := strategy.rank):
-        request = RecallRequest(
+        request = RecallInput(
             recallable_rows,
             strategy,
             rank=lambda passages: ranker(budget.question, passages, budget.now),

@@ -58,7 +58,7 @@ _NEWEST: Final = OldestFirst()
 
 
 @dataclass(frozen=True, slots=True)
-class RecallRequest:
+class RecallInput:
     """The rows that may be recalled, and how to choose among them."""
 
     #: A block with an entry for each row of the history, in order.
@@ -71,7 +71,7 @@ class RecallRequest:
     explain: bool = False
 
 
-def fit_recall(block: Block, request: RecallRequest, room: int, count: Count) -> FittedBlock:
+def fit_recall(block: Block, request: RecallInput, room: int, count: Count) -> FittedBlock:
     """Share ``room`` tokens between the newest turns and rows of older ones.
 
     If all of history fits, it is shown as with any strategy, and only what that cuts is recalled.
@@ -118,7 +118,7 @@ def _estimate_hidden(block: Block, rows: Block) -> int:
 
 
 def _with_recalled(
-    block: Block, fitted: FittedBlock, request: RecallRequest, room: int, count: Count
+    block: Block, fitted: FittedBlock, request: RecallInput, room: int, count: Count
 ) -> FittedBlock:
     """Return the newest turns with the rows that are recalled into the room that they leave."""
     remaining = room - block_tokens(fitted.block, count)
@@ -188,7 +188,7 @@ def _newest_entries(block: Block, room: int, count: Count) -> tuple[Entry, ...]:
 
 
 def recall_rows(
-    whole: Block, newest: Block, request: RecallRequest, room: int, count: Count
+    whole: Block, newest: Block, request: RecallInput, room: int, count: Count
 ) -> RecalledRows:
     """Recall the rows with the highest scores.
 

@@ -52,7 +52,7 @@ from service.budget.strategies.relevance import Relevance
 from service.build.account import ShownRows
 from service.build.gather import Gathering, Sources
 from service.build.plan import Plan
-from service.build.text_search import find_in_lines, find_unfolded, fold
+from service.build.text_search import find_in_lines, find_unfolded, fold_case
 from service.config.settings import MemorySettings, Settings
 from service.errors import (
     ContextBuilderError,
@@ -575,7 +575,7 @@ class Fetching:
     async def _read_matches(self, text: str) -> Callable[[], Selection]:
         """Read rows from the newest on until enough of them contain the text."""
         # as it was written, and as it was before the guard printed it
-        needles = {fold(text), fold(self.plan.guard.unquote(text, Place.ROW))} - {""}
+        needles = {fold_case(text), fold_case(self.plan.guard.unquote(text, Place.ROW))} - {""}
         enough = self.max_tokens // MESSAGE_TOKENS
         matches: list[Row] = []
         read: list[Row] = []  # what calls and results are among
@@ -586,7 +586,7 @@ class Fetching:
             page = await self._read_older(oldest)
             for row in page:
                 oldest = str(row["id"])
-                searched = fold(_searched_text(row))
+                searched = fold_case(_searched_text(row))
                 if any(needle in searched for needle in needles):
                     matches.append(row)
                 if row.get("metadata") or read_role(row.get("role")) is Role.TOOL:

@@ -19,7 +19,7 @@ from prompts.system_prompt import SystemPrompt
 from service.aio import LARGE_TEXT
 from service.budget.counting import part_texts
 from service.build.brought_rows import foreign_shapes, list_ids, past_warnings, unknown_roles
-from service.build.history_reader import MAX_SHORT, SPEAKERS, History, HistoryReader
+from service.build.history_reader import MAX_SHORT, SPEAKERS, History, RowReader
 from service.build.plan import Plan
 from service.build.row_cache import RowCache
 from service.build.similarity import EmbeddedQuestion, Similarity
@@ -207,7 +207,7 @@ class Gathering:
         request, store = self.request, self.sources.history
         rows = self.sources.rows
         short = self.sources.short
-        reader = HistoryReader(request, self.plan, store, rows, short, self.settings.memory)
+        reader = RowReader(request, self.plan, store, rows, short, self.settings.memory)
         if request.options.past is not None:
             return await reader.read_past(request.options.past)
         question = await self._embed_question()

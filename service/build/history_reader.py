@@ -79,7 +79,7 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryReader:
+class RowReader:
     """Reads the newest rows that a build can use, and older ones that match its question."""
 
     request: BuildRequest

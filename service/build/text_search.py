@@ -23,14 +23,14 @@ class Hit(NamedTuple):
     end: int
 
 
-def fold(text: str) -> str:
+def fold_case(text: str) -> str:
     """Return a text as a search compares it: as it is shown, composed, in lower case."""
     return unicodedata.normalize("NFC", normalize(text)).casefold()
 
 
 def find_in_lines(lines: Sequence[str], needles: Set[str]) -> list[Hit]:
     """Return where folded texts are in lines, in order: of many places the first and the last."""
-    folded = [*map(fold, lines)]
+    folded = [*map(fold_case, lines)]
     starts = [0, *accumulate(map(len, folded))]
     whole = "".join(folded)
     hits = []
@@ -51,7 +51,7 @@ def find_unfolded(text: str, hit: Hit) -> tuple[int, int]:
     """Return where in the text of its lines a hit begins and ends, with the marks of its end."""
 
     def find(place: int) -> int:
-        return bisect_right(range(len(text)), place, key=lambda at: len(fold(text[: at + 1])))
+        return bisect_right(range(len(text)), place, key=lambda at: len(fold_case(text[: at + 1])))
 
     # of a letter that is folded to several, all belong to the hit
     return find(hit.start), max(find(hit.end), find(hit.end - 1) + 1)

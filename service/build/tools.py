@@ -253,14 +253,11 @@ JOINING: Final = 2
 
 
 def offer_tools(
-    gathered: Toolset, facts: Facts, limit: int | None, counter: TokenCounter
+    toolset: Toolset, facts: Facts, limit: int | None, counter: TokenCounter
 ) -> tuple[Toolset, WarningRecord | None]:
-    """Return the tools to offer: those that fit into ``limit`` tokens, and `recall` if wanted.
-
-    Deferred tools need no limit.
-    """
-    toolset, warning = gathered, None
-    if limit is not None and not toolset.deferred:
+    """Return the tools to offer: those that fit into ``limit`` tokens, and `recall` if wanted."""
+    warning = None
+    if limit is not None:
         if facts.recall_tool:
             limit -= Toolset().with_recall().costs(counter, facts)[0] + JOINING
         toolset, warning = limit_tools(toolset, facts, max(limit, 0), counter)

@@ -21,7 +21,7 @@ from service.compaction.job import Job
 from service.config.content import SummariesSettings
 from service.errors import StoreError, SummarizerError
 from service.ports.services import Summarizer, Tokenizers
-from service.ports.stores import Clock, Expected, HistoryReader, SummaryStore, fingerprint
+from service.ports.stores import Clock, Expected, HistoryReader, SummaryStore, rows_fingerprint
 
 #: Seconds besides the summarizer's own for reading and storing, after which the lease expires.
 LEASE_MARGIN: Final = 30.0
@@ -192,7 +192,7 @@ class SummaryMaker:
             tokens=tokens,
             created=self.clock(),
             summarizer=self.summarizer.name,
-            fingerprint=await asyncio.to_thread(fingerprint, draft.rows),
+            fingerprint=await asyncio.to_thread(rows_fingerprint, draft.rows),
         )
         replaces = [replaced.id for replaced in draft.replaces]
         if not await self.summaries.put(summary, draft.expected, replaces=replaces):

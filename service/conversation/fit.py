@@ -26,7 +26,7 @@ from service.conversation.protection import (
     protected_indexes,
     refill,
 )
-from service.conversation.sending import message_tokens
+from service.conversation.sending import row_tokens
 from service.conversation.shapes import in_chat_form
 from service.conversation.strategies import fit_pinned
 from service.conversation.units import (
@@ -95,7 +95,7 @@ def fit_rows(
     def row_cost(row: Row) -> int:
         """Count each message once; it is kept, so that no other one gets its id."""
         if id(row) not in known:
-            known[id(row)] = row, message_tokens(row, count)
+            known[id(row)] = row, row_tokens(row, count)
         return known[id(row)][1]
 
     room = budget - spent - sum(map(row_cost, units.rows(())))

@@ -178,7 +178,7 @@ def _guard_list(values: Sequence[object], guard: Guard) -> list[object]:
     return guarded
 
 
-def message_tokens(row: Row, count: Count) -> int:
+def row_tokens(row: Row, count: Count) -> int:
     """Return the tokens of a message as it is sent: 4, and those of its texts.
 
     The name and the arguments of a call count separately; ids are free (NEXUS3's rule), and so are
@@ -291,7 +291,7 @@ class RowCosts:
     def count_sent(self, message: Row) -> int:
         """Return the tokens of a message that is sent as it is."""
         if self._count_messages is None or shape_of(message) is not ROWS:
-            return message_tokens(message, self.count)
+            return row_tokens(message, self.count)
         return self._count_messages([message]) - self.fixed
 
     def _read(self, row: Row) -> tuple[Row, dict[str, Any], int]:

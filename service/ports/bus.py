@@ -65,7 +65,7 @@ class Depth:
 
 
 def lane_of(owner_key: str) -> str:
-    """Return the name of the lane for the requests of an owner that has many.
+    """Return the end of the name of the lane for the requests of an owner that has many.
 
     There are 256; owners whose keys give the same name share one.
     """

@@ -256,7 +256,7 @@ class SummaryStore(Protocol):
         """Give the lease back, if ``token`` still holds it."""
 
 
-def fingerprint(rows: Iterable[Row]) -> str:
+def rows_fingerprint(rows: Iterable[Row]) -> str:
     """Return a hash of rows, in the order of a summary, that changes when one of them does."""
     digest = hashlib.sha256()
     for row in rows:

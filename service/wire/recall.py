@@ -1,6 +1,7 @@
 """Recalls: requests for earlier messages that a context doesn't show, and their responses.
 
-They come on the streams of all requests, distinguished by their content.
+They come on the streams of all requests, distinguished by their content, or on a topic of their
+own, from which workers move them there.
 """
 
 from dataclasses import replace

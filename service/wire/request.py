@@ -69,7 +69,7 @@ from service.wire.validation import (
 
 log = structlog.get_logger(__name__)
 
-AnyRequest = TypeVar("AnyRequest", bound=BaseModel)
+RequestT = TypeVar("RequestT", bound=BaseModel)
 
 #: Limits of the characters of W3C's trace headers; its lists may be longer, but rarely are.
 MAX_TRACEPARENT: Final = 256
@@ -735,12 +735,12 @@ def decode_again(request: Mapping[str, object], *, received_at: datetime) -> Bui
 
 
 def decode_as(
-    choose: Callable[[JsonObject], type[AnyRequest]],
+    choose: Callable[[JsonObject], type[RequestT]],
     payload: bytes,
     *,
     received_at: datetime | None,
     max_bytes: int,
-) -> AnyRequest:
+) -> RequestT:
     """Read a request as `decode` does; ``choose`` returns the model of the JSON object."""
     raw: JsonObject = {}
     try:

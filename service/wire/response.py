@@ -198,16 +198,16 @@ class BuildResponse(ResponseFields, frozen=True):
     content: SerializeAsAny[Annotated[BuildSuccess | BuildFailure, Field(discriminator="status")]]
 
 
-AnyResponse = TypeVar("AnyResponse", bound=ResponseFields)
+ResponseT = TypeVar("ResponseT", bound=ResponseFields)
 
 
 def make_response(
-    model: type[AnyResponse],
+    model: type[ResponseT],
     envelope: Envelope,
     content: BaseModel,
     at: datetime,
     trace: Trace | None = None,
-) -> AnyResponse:
+) -> ResponseT:
     """Return the response that carries a content; ``trace`` replaces the sender's."""
     return model(
         # all copies of the response have the same id
@@ -221,12 +221,12 @@ def make_response(
 
 
 def error_response(
-    model: type[AnyResponse],
+    model: type[ResponseT],
     envelope: Envelope,
     error: ContextBuilderError,
     at: datetime,
     trace: Trace | None = None,
-) -> AnyResponse:
+) -> ResponseT:
     """Return the response that carries an error.
 
     One that isn't stored has a new id each time, so that it never hides the later response.

@@ -1,6 +1,6 @@
 """Checks of a request that its models can't express: consistency of its parts, and derived ids.
 
-All of them read the plain JSON object, before any model is made of it.
+Most of them read the plain JSON object, before any model is made of it.
 """
 
 import json

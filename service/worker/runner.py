@@ -63,7 +63,7 @@ class Worker:
     spans: BusSpans | None
     #: Limits the bytes of large requests in work.
     admission: Admission
-    #: The progress of the worker's loops, for health checks.
+    #: The progress and the failures of loops, for health checks.
     pulse: "Pulse"
     #: The servers that the worker depends on, each with a check.
     probes: Mapping[str, Probe]
@@ -296,7 +296,7 @@ class Worker:
 
 
 class Pulse:
-    """The progress of the loop that reads requests, and its failures."""
+    """The progress of the loop that reads requests; and failures of this, sending and ingress."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock

@@ -383,12 +383,18 @@ async def test_a_port_that_is_taken_is_refused_at_the_start() -> None:
 async def test_the_default_makes_way_where_it_is_taken() -> None:
     """A second worker of a machine starts without a word about ports, and can be asked."""
     settings = SETTINGS.model_copy(update={"health": HealthSettings()})
-    async with (
-        open_bus(settings) as connected,
-        open_observed_worker(settings, connected.bus),
-        open_observed_worker(settings, connected.bus),
-    ):
-        pass
+    with capture_logs() as logs:
+        async with (
+            open_bus(settings) as connected,
+            open_observed_worker(settings, connected.bus),
+            open_observed_worker(settings, connected.bus),
+        ):
+            addresses = [each["address"] for each in logs if "address" in each]
+            answers = [await asked(f"{address}/livez") for address in addresses]
+
+    assert [status for status, _ in answers] == [200, 200]
+    assert len({*addresses}) == 2
+    assert {each["log_level"] for each in logs} <= {"debug", "info"}
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])

@@ -10,7 +10,7 @@ from formatters.model import Summary
 from formatters.providers.formats import FORMATS
 from service.config.settings import EventSettings
 from service.http.builds import FormQuery
-from service.ports.stores import ArchivedRow, Expected, fingerprint
+from service.ports.stores import ArchivedRow, Expected, rows_fingerprint
 from tests.serving import Scene, serving
 from tests.support import NOW
 from tests.validity.forms import VALIDATORS
@@ -107,7 +107,7 @@ async def summarised(scene: Scene, **fields: Any) -> Summary:
         tokens=3,
         created=NOW,
         summarizer="extractive",
-        fingerprint=fingerprint(await scene.builder.history.rows("ana", ids)),
+        fingerprint=rows_fingerprint(await scene.builder.history.rows("ana", ids)),
         **fields,
     )
     store = scene.builder.sources.summaries

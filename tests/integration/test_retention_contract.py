@@ -13,7 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from formatters.model import Row, Summary
-from service.ports.stores import Archiving, Expected, HistoryPage, HistoryStats, Stores, fingerprint
+from service.ports.stores import (
+    Archiving,
+    Expected,
+    HistoryPage,
+    HistoryStats,
+    Stores,
+    rows_fingerprint,
+)
 from tests.integration.conftest import OpenStore
 from tests.integration.test_store_contract import NOTHING, at, ids, row, stores
 from tests.stores import RECEIPT, Clock, Words
@@ -109,7 +116,7 @@ async def put_summary(stores: Stores, names: Sequence[str], place: int, *others:
         tokens=3,
         created=RECEIPT,
         summarizer="test",
-        fingerprint=fingerprint(await stores.history.rows("o", names)),
+        fingerprint=rows_fingerprint(await stores.history.rows("o", names)),
     )
     expected = Expected(summaries=frozenset(others), last_id=names[-1], rows=place)
     return await stores.summaries.put(summary, expected)

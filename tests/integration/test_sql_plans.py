@@ -25,7 +25,7 @@ from service.adapters.sql.store import open_sql_store
 from service.app import open_builder
 from service.build.history_reader import SEARCHED_ROWS
 from service.config.settings import Settings
-from service.ports.stores import Archiving, Expected, SearchRequest, Stores, fingerprint
+from service.ports.stores import Archiving, Expected, SearchRequest, Stores, rows_fingerprint
 from service.recall.question import QUESTION_TERMS
 from service.recall.search import MAX_SINGLE_TERMS, ROWS_PER_HIT, ROWS_TO_CALL
 from service.wire.request import BuildRequest
@@ -102,7 +102,7 @@ async def summarised(stores: Stores) -> None:
         tokens=1,
         created=RECEIPT,
         summarizer="test",
-        fingerprint=fingerprint(await stores.history.rows("o", ids)),
+        fingerprint=rows_fingerprint(await stores.history.rows("o", ids)),
     )
     assert await stores.summaries.claim("o", "token", 10)
     expected = Expected(summaries=frozenset(), last_id="m1", rows=2)

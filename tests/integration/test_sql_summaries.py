@@ -9,7 +9,7 @@ from formatters.model import Summary
 from service.adapters.sql import summary_store
 from service.adapters.sql.store import open_sql_store
 from service.adapters.sql.summary_store import SqlSummaries
-from service.ports.stores import Expected, fingerprint
+from service.ports.stores import Expected, rows_fingerprint
 from tests.stores import RECEIPT, Words
 from tests.support import row
 
@@ -34,7 +34,7 @@ async def test_summaries_are_remembered_up_to_a_number_of_rows(
                 tokens=3,
                 created=RECEIPT,
                 summarizer="test",
-                fingerprint=fingerprint(await stores.history.rows(owner, ids)),
+                fingerprint=rows_fingerprint(await stores.history.rows(owner, ids)),
             )
             state = Expected(summaries=frozenset(), last_id="m2", rows=3)
             assert await stores.summaries.put(made[owner], state)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from formatters.model import Summary
-from service.ports.stores import Expected, Stores, fingerprint
+from service.ports.stores import Expected, Stores, rows_fingerprint
 from tests.integration.conftest import OpenStore
 from tests.stores import RECEIPT, Clock, Words
 from tests.support import row
@@ -42,7 +42,7 @@ async def summary(stores: Stores, ids: Sequence[str], name: str = "s", **fields:
         "tokens": 3,
         "created": RECEIPT,
         "summarizer": "test",
-        "fingerprint": fingerprint(await stores.history.rows("o", ids)),
+        "fingerprint": rows_fingerprint(await stores.history.rows("o", ids)),
         **fields,
     }
     return Summary(**made)

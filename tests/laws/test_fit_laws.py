@@ -13,7 +13,7 @@ from ctxb import BudgetExceededError, ContextManager, Fit, fit
 from formatters.model import Count, Row
 from service.budget.decisions import PRESENT
 from service.budget.strategy_names import read_strategy
-from service.conversation.sending import message_tokens
+from service.conversation.sending import row_tokens
 from tests.laws.test_in_process_laws import (
     as_blocks,
     as_chat,
@@ -63,8 +63,8 @@ def test_the_budget_is_kept_and_counts_are_exact(
     found = fitted(rows, budget, strategy=strategy, tools=tools)
 
     assert found.usage.total <= budget
-    assert found.usage.messages == sum(message_tokens(row, count) for row in found.messages)
-    assert found.usage.given == sum(message_tokens(row, count) for row in rows)
+    assert found.usage.messages == sum(row_tokens(row, count) for row in found.messages)
+    assert found.usage.given == sum(row_tokens(row, count) for row in rows)
 
 
 @st.composite

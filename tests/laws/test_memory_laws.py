@@ -18,7 +18,7 @@ from service.budget.strategies.summarization import Summarization
 from service.conversation.context_config import ContextConfig
 from service.conversation.manager import BuiltContext, ContextManager
 from service.conversation.messages import is_summary
-from service.conversation.sending import message_tokens
+from service.conversation.sending import row_tokens
 from service.conversation.stored import Conversation
 from service.conversation.units import dropped_groups
 from service.errors import SummarizerError
@@ -176,7 +176,7 @@ def check_newest_summary(rows: Sequence[Row], built: BuiltContext) -> None:
     summaries = [str(row["content"]) for row in rows if is_summary(row)]
     sent = [message["content"] for message in built.messages]
     if summaries and summaries[-1] not in sent:
-        cost = message_tokens({"role": "user", "content": summaries[-1]}, COUNTER.count)
+        cost = row_tokens({"role": "user", "content": summaries[-1]}, COUNTER.count)
         assert built.usage["total"] + cost > built.usage["available"]
         # the first and the newest unit, and the user's newest message
         assert sum(message["role"] != "tool" for message in built.messages) <= 3

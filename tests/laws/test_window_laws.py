@@ -12,7 +12,7 @@ from formatters.native import native_history
 from formatters.rows import read_rows
 from formatters.shared_memory import shared_memory
 from service.budget.fit_history import fit_history
-from service.budget.fit_recall import RecallRequest, fit_recall
+from service.budget.fit_recall import RecallInput, fit_recall
 from service.budget.groups import Group, StableBudget, cost
 from service.budget.strategies.relevance import Relevance
 from service.budget.strategies.stable_window import LEAST_SHARE, StableWindow, chunked_window
@@ -151,7 +151,7 @@ def test_history_grows_at_its_end_until_it_moves(
                 recent_share=0.6, chunk_share=0.2, rank=no_score
             ).with_stable_budget(steady)
             none = Block(tag="RECALLED", entries=())
-            recalling = RecallRequest(none, strategy, lambda passages: [0.0] * len(passages))
+            recalling = RecallInput(none, strategy, lambda passages: [0.0] * len(passages))
             blocks.append(fit_recall(block, recalling, limit, count).block)
         else:
             window = StableWindow().with_stable_budget(steady)

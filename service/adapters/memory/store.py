@@ -33,7 +33,7 @@ from service.ports.stores import (
     SearchRequest,
     Stores,
     WaitingRows,
-    fingerprint,
+    rows_fingerprint,
 )
 
 
@@ -310,7 +310,7 @@ class MemorySummaries:
             stored != expected.summaries
             or ids[expected.rows - 1 : expected.rows] != [expected.last_id]
             or not summary.covers <= set(ids)
-            or fingerprint(rows) != summary.fingerprint
+            or rows_fingerprint(rows) != summary.fingerprint
         ):
             return False
         rows_of = self._history.owner(owner)

@@ -30,7 +30,7 @@ end
 #: Defines `lane_of`, `is_lane` and `consumers`, the sizes of consumers that hold entries. A lane is
 #: a consumer in whose name no worker reads: it holds entries that wait for a worker. The number of
 #: lanes is limited, as each costs time in every call; so some owners share one (`lane_of` of the
-#: port is the same function). `LIGHT` is the lane of all owners that have few.
+#: port gives the end of the name). `LIGHT` is the lane of all owners that have few.
 LANES = f"""
 local LIGHT = '{LANE_PREFIX}'
 

@@ -23,7 +23,7 @@ from service.adapters.sql.queries import (
 )
 from service.adapters.sql.schema import claims, insert, messages, summaries
 from service.adapters.store_records import microseconds, to_json
-from service.ports.stores import Clock, Expected, fingerprint
+from service.ports.stores import Clock, Expected, rows_fingerprint
 
 #: Size of the cache of summaries. A summary counts `SUMMARY_SIZE` and one for each row that it
 #: covers, whose id it holds, some 100 bytes each. Parsing one that covers thousands of rows takes
@@ -164,7 +164,7 @@ async def _is_unchanged(connection: AsyncConnection, summary: Summary, expected:
     bodies = await read_bodies(connection, owner, ids, pruned=False)
     if len(bodies) < len(ids):
         return False
-    return fingerprint(json.loads(bodies[row_id]) for row_id in ids) == summary.fingerprint
+    return rows_fingerprint(json.loads(bodies[row_id]) for row_id in ids) == summary.fingerprint
 
 
 def _from_json(body: str) -> Summary:

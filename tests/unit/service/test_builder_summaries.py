@@ -8,7 +8,7 @@ from formatters.model import Summary
 from service.adapters.memory.store import MemoryHistory, MemorySummaries
 from service.builder import ContextBuilder
 from service.errors import StoreError
-from service.ports.stores import Expected, Scope, fingerprint
+from service.ports.stores import Expected, Scope, rows_fingerprint
 from service.wire.request import BuildRequest
 from service.wire.response import BuildSuccess
 from tests.support import NOW, MakeBuilder, MakeRequest, row
@@ -41,7 +41,7 @@ async def builder(make_builder: MakeBuilder) -> ContextBuilder:
         tokens=8,
         created=NOW,
         summarizer="test",
-        fingerprint=fingerprint(ROWS[:10]),
+        fingerprint=rows_fingerprint(ROWS[:10]),
     )
     assert await summaries.put(summary, Expected(summaries=frozenset(), last_id="m9", rows=10))
     return replace(plain, sources=replace(plain.sources, summaries=summaries))

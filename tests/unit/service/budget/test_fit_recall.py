@@ -6,7 +6,7 @@ import pytest
 
 from formatters.model import BEYOND_LIMIT, Block, Entry, Facts, Message, Omission, Passage, Role
 from formatters.recalled import recalled
-from service.budget.fit_recall import RecallRequest, fit_recall, recall_rows
+from service.budget.fit_recall import RecallInput, fit_recall, recall_rows
 from service.budget.strategies.relevance import Relevance
 
 
@@ -21,7 +21,7 @@ def test_nothing_is_ranked_if_all_rows_are_shown() -> None:
     shown = Entry(text="Hello", messages=(message,), rows=1)
     older = Omission(message_ids=("old",), reason=BEYOND_LIMIT)
     memory = Block(tag="MEMORY", entries=(shown,), omissions=(older,), additive=True)
-    request = RecallRequest(
+    request = RecallInput(
         rows=Block(tag="RECALLED", entries=(shown,), additive=True),
         strategy=Relevance(rank=lambda _question, _passages, _now: []),
         rank=lambda _passages: pytest.fail("nothing to rank"),
@@ -49,7 +49,7 @@ def test_rows_that_repair_removed_are_not_recalled() -> None:
     )
     gone = Omission(message_ids=("asked", "result"), reason="orphan_result")
     whole = Block(tag="HISTORY", entries=(Entry(text="", messages=(said,)),), omissions=(gone,))
-    request = RecallRequest(
+    request = RecallInput(
         rows=Block(tag="RECALLED", entries=rows, additive=True),
         strategy=Relevance(rank=lambda _question, _passages, _now: []),
         rank=lambda passages: [1.0 for _ in passages],
@@ -73,7 +73,7 @@ def test_what_is_asked_again_is_not_recalled() -> None:
         replace(row(each.content), messages=(each,), passage=Passage(each.content, each.role))
         for each in said
     )
-    request = RecallRequest(
+    request = RecallInput(
         rows=Block(tag="RECALLED", entries=rows, additive=True),
         strategy=Relevance(rank=lambda _question, _passages, _now: []),
         rank=lambda passages: [1.0 for _ in passages],
@@ -106,7 +106,7 @@ def test_a_long_message_has_one_decision(
     message = Message(id="long", role=Role.HUMAN, content=said)
     block = recalled(Facts(current_input="", history=(message,), recalls=True))
     scores = [4.0, 1.0, 3.0, 2.0]
-    request = RecallRequest(
+    request = RecallInput(
         rows=block,
         strategy=Relevance(rank=lambda _question, _passages, _now: []),
         rank=lambda passages: scores[: len(passages)],

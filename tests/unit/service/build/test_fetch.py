@@ -15,9 +15,10 @@ from formatters.handles import make_handle, make_summary_handle
 from formatters.model import Row, Summary
 from service.audit.reports import make_report
 from service.build.fetch import MAX_CALL_READS, SCAN_ROWS
-from service.build.text_search import fold
+from service.build.text_search import fold_case
 from service.builder import ContextBuilder
 from service.config.settings import GatherSettings, MemorySettings, Settings
+from service.errors import InvalidRequestError
 from service.ports.stores import HistoryPage
 from service.wire.recall import RecallRequest, RecallSuccess
 from service.wire.response import BuildFailure
@@ -526,7 +527,7 @@ async def test_a_match_in_a_long_line_is_in_what_is_shown(
     answer = await recall(builder, grep=needle)
     (message,) = answer.messages
 
-    assert needle in fold(message.text)
+    assert needle in fold_case(message.text)
     assert (message.whole, message.lines) == (False, lines)
     assert answer.usage.total < 400
     assert "[left out: " not in answer.text
@@ -553,7 +554,7 @@ async def test_a_match_is_shown_where_texts_are_compared_at_other_lengths(
     await builder.history.append("o", [row(0, "TOOL", text)])
     for max_tokens in (160, 200, 400):
         (message,) = (await recall(builder, grep=needle, max_tokens=max_tokens)).messages
-        assert needle in fold(message.text)
+        assert needle in fold_case(message.text)
 
 
 @pytest.mark.parametrize(
@@ -898,7 +899,7 @@ async def test_whatever_a_store_raises_is_an_error(make_builder: MakeBuilder, mo
 
 async def test_something_else_is_no_recall(builder: ContextBuilder) -> None:
     """A mapping has to be validated first."""
-    with pytest.raises(Exception, match="has to be a RecallRequest, not dict"):
+    with pytest.raises(InvalidRequestError, match="has to be a RecallRequest, not dict"):
         await builder.recall({"query": "a"})  # type: ignore[arg-type] # what is tested
 
 

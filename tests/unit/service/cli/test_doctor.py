@@ -1,6 +1,7 @@
 """What is wrong with an installation is found, with what to do about it."""
 
 import json
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -226,7 +227,7 @@ async def test_a_store_that_cannot_be_written_fails(
     settings = Settings.model_validate({"store": {"url": f"sqlite:///{file}"}})
     monkeypatch.setattr(checks, "check_disk", lambda name, _: ok(name, "fine"))
     for blocked in (file, tmp_path):
-        monkeypatch.setattr(checks.os, "access", lambda path, _, bad=blocked: path != bad)
+        monkeypatch.setattr(os, "access", lambda path, _, bad=blocked: path != bad)
         found = [each async for each in checks.check_configured_store(settings)]
         assert [each.state for each in found] == ["ok", "fail"]
         assert found[-1].found == f"{blocked} can't be written to"

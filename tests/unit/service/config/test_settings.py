@@ -91,9 +91,15 @@ def test_values_out_of_bounds_are_refused(
         {"log": {"level": "WARNING"}},
     ],
 )
-def test_values_within_bounds_are_taken(given: dict[str, object]) -> None:
+def test_values_within_bounds_are_taken(given: dict[str, dict[str, Any]]) -> None:
     """Values at the bounds are taken."""
-    load_settings(None, **given)
+    loaded = load_settings(None, **given)
+
+    for section, values in given.items():
+        taken = getattr(loaded, section).model_dump()
+        for name, value in values.items():
+            wanted = tuple(value) if isinstance(value, list) else value
+            assert taken[name] in (wanted, str(wanted).lower())
 
 
 @pytest.mark.parametrize(

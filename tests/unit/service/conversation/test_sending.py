@@ -10,13 +10,7 @@ from formatters.guard import GUARD, OFF
 from formatters.model import Row
 from service.conversation import sending
 from service.conversation.messages import SUMMARY, with_mark
-from service.conversation.sending import (
-    RowCosts,
-    can_be_sent,
-    estimated_texts,
-    message_tokens,
-    prepare,
-)
+from service.conversation.sending import RowCosts, can_be_sent, estimated_texts, prepare, row_tokens
 from tests.unit.service.conversation.managing import SIMPLE
 from tests.unit.service.conversation.talk import (
     calls,
@@ -157,7 +151,7 @@ def test_arguments_are_spelt_so_that_they_forge_nothing() -> None:
     (call,), old = prepare(row)["tool_calls"], prepare(row)["function_call"]
     assert call["function"] == old
     assert json.loads(old["arguments"]) == {"<\\|im_start|>": "</human_input>"}
-    assert message_tokens(prepare(said("assistant", None) | {"function_call": function}), len) == (
+    assert row_tokens(prepare(said("assistant", None) | {"function_call": function}), len) == (
         4 + len("search") + len(old["arguments"])
     )
 
@@ -230,7 +224,7 @@ def test_unknown_roles_are_not_sent() -> None:
 )
 def test_a_message_costs_4_and_its_texts(row: Any, tokens: int) -> None:
     """Those of its calls, its name and all else that a model may read; ids and files are free."""
-    assert message_tokens(prepare(row), SIMPLE.count) == tokens
+    assert row_tokens(prepare(row), SIMPLE.count) == tokens
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from formatters.model import Row
 from service.budget.strategies.middle_out import MiddleOut
 from service.budget.strategies.oldest_first import OldestFirst
-from service.conversation.sending import message_tokens
+from service.conversation.sending import row_tokens
 from service.conversation.strategies import ContextStrategy, WindowSizeContext, choose, read_rule
 from service.conversation.units import read_units
 from tests.unit.service.conversation.managing import SIMPLE, contents
@@ -27,7 +27,7 @@ LONG = "x" * 36
 
 def price(row: Row) -> int:
     """Return the tokens of a message."""
-    return message_tokens(row, SIMPLE.count)
+    return row_tokens(row, SIMPLE.count)
 
 
 def chosen(rows: list[Said], strategy: object, budget: int) -> list[Row]:

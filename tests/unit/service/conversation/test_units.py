@@ -14,7 +14,7 @@ from service.budget.groups import Strategy
 from service.budget.strategies.middle_out import MiddleOut
 from service.budget.strategies.oldest_first import OldestFirst
 from service.budget.strategies.tool_result_clearing import ToolResultClearing
-from service.conversation.sending import message_tokens
+from service.conversation.sending import row_tokens
 from service.conversation.units import Item, can_be_cleared, read_units, repair_items
 from tests.support import row
 from tests.unit.service.conversation.talk import (
@@ -335,7 +335,7 @@ def test_many_results_of_one_message_are_each_counted_once(shape: str) -> None:
         counted += 1
         return len(text)
 
-    (group,) = read_units(rows).groups(partial(message_tokens, count=count))
+    (group,) = read_units(rows).groups(partial(row_tokens, count=count))
     counted = 0
     assert len(set(group.savings.values())) == 1
     assert counted <= 2 * 100

@@ -173,7 +173,9 @@ def test_errors_show_their_trace_without_locals(capsys: pytest.CaptureFixture[st
     except OSError:
         structlog.get_logger().exception("failed")
         logging.getLogger("library").exception("failed")
-    for event in _events(capsys):
+    events = _events(capsys)
+    assert len(events) == 2
+    for event in events:
         assert "OSError: no answer from redis://u:***@db" in str(event["exception"])
         assert WISH not in str(event)
 

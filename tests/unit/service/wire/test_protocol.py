@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.builder import ContextBuilder
+from service.config.settings import OWN_KEYS
 from service.errors import (
     ContextBuilderError,
     DeadlineExceededError,
@@ -391,6 +392,11 @@ def test_an_option_outside_of_the_context_is_sent_there() -> None:
         "/content/strategy": here,
     }
     assert ignored(a_run(id=None, mine=1, metadata={"mine": 1})) == {}
+
+
+def test_no_reply_may_go_to_a_topic_of_the_service() -> None:
+    """Not even one that is added."""
+    assert all(topic.startswith(OWN_KEYS) for topic in Topics)
 
 
 def test_a_profile_in_another_shape_is_told_its_own() -> None:
