@@ -139,7 +139,7 @@ class Units:
     summaries: tuple[int, ...] = ()
     #: Whether its shapes are those of Anthropic or Gemini, whose first message is a user's.
     needs_opening: bool = False
-    #: Whether a user's message should be the first, but isn't.
+    #: Whether the user began, but with a message that isn't sent.
     lacks_opening: bool = False
     _rows: tuple[Row, ...] = ()
     #: The groups of all units, if they were counted before; and what counted them.
@@ -377,21 +377,19 @@ _NO_SAVINGS: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 def _note_opening(units: Units, items: Iterable[Item]) -> Units:
-    """Return units, and whether they lack a user's message at their beginning.
+    """Return units, and whether the user began, but with a message that isn't sent.
 
-    Anthropic's and Gemini's APIs always need one. Plain texts may be for these, too: they lack one
-    if the user began, but with a message that isn't sent.
+    Anthropic's and Gemini's APIs refuse lists that an answer begins. Plain texts may be for these.
     """
     opening = next((item for item in items if item.is_dialogue), None)
     sent = (item for unit in units.units for item in unit if item.is_dialogue)
     first = next(sent, None)
-    if opening is None or first is None:
+    if opening is None or first is None or role_of(opening.given) is not Role.HUMAN:
         return units
-    is_users = role_of(opening.given) is Role.HUMAN
-    if is_users and not opening.indexes.isdisjoint(first.indexes):
+    if not opening.indexes.isdisjoint(first.indexes):
         return units
     are_texts = all(len(unit) == 1 for unit in units.units)
-    return replace(units, lacks_opening=units.needs_opening or (is_users and are_texts))
+    return replace(units, lacks_opening=units.needs_opening or are_texts)
 
 
 def _valid_units(

@@ -426,23 +426,6 @@ def test_an_answer_to_nothing_is_no_beginning(
     assert answer.messages == rows[1:2]
 
 
-@pytest.mark.parametrize("question", [QUESTION, PIER])
-def test_a_greeting_is_no_beginning_for_apis_that_refuse_it(question: dict[str, Any]) -> None:
-    """Its call shows that this is Anthropic's shape; with a user's message alone it is dropped."""
-    call = {"type": "tool_use", "id": "1", "name": "look", "input": {}}
-    result = {"type": "tool_result", "tool_use_id": "1", "content": "A boat"}
-    rows: list[dict[str, Any]] = [
-        {"role": "assistant", "content": [{"type": "text", "text": "Hello, I am a bot."}]},
-        question,
-        {"role": "assistant", "content": [call]},
-        {"role": "user", "content": [result]},
-    ]
-    has_user = question is QUESTION
-
-    assert fit(rows).messages == rows[has_user:]
-    assert fit(rows).decisions[0].reason == ("no_opening" if has_user else "fits")
-
-
 def test_calls_in_openais_shape_need_no_beginning() -> None:
     """Its API accepts an answer first."""
     call = {"role": "assistant", "content": None, "tool_calls": [LOOK]}
