@@ -175,7 +175,7 @@ class Gathering:
 
         Raises:
             StoreError: Something that builds need can't be read, for a reason that the ports don't
-                know: it answers the request.
+                know: it answers the request. Of history, it is `HistoryUnavailableError`.
         """
         detail = f"the {what} could not be read"
         try:
@@ -189,8 +189,11 @@ class Gathering:
         except Exception as error:  # a store, registry or embedder of others may raise anything
             if self.sources.is_news(what, error):
                 log.exception("gather.broken", what=what)
+            cause = f"{detail}: {type(error).__name__}"
+            if what == "history" and not self.settings.gather.degrade_history:
+                raise HistoryUnavailableError(cause) from error
             if what not in {"history", "vectors"}:
-                raise StoreError(f"{detail}: {type(error).__name__}") from error
+                raise StoreError(cause) from error
         self.degraded[what] = WarningRecord(code=f"{what}_unavailable", detail=detail)
         return fallback
 

@@ -294,6 +294,11 @@ async def test_history_that_cannot_be_read_refuses_the_build(
     assert response.content.status == "error"
     assert response.content.error.retryable
     assert response.content.error.detail == "the store failed, or didn't answer within 2 s"
+    odd: Any = object()  # without any method
+    response = await make_builder(sources={"history": odd}).build(make_request())
+    assert response.content.status == "error"
+    assert response.content.error.code == "history_unavailable"
+    assert response.content.error.detail == "the history could not be read: AttributeError"
 
 
 @pytest.mark.parametrize("hangs", [True, False])
