@@ -142,7 +142,10 @@ class Gathering:
                 seconds = limits.profile_timeout_seconds
                 profile = start(read("profile", self._profile(), {}, seconds))
                 seconds = limits.history_timeout_seconds
-                summaries = start(read("summary", self._summaries(), (), seconds))
+                summaries = None
+                if self.sources.summaries and self._uses_stored_summaries:
+                    reading = self._summaries(self.sources.summaries)
+                    summaries = start(read("summary", reading, (), seconds))
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from errors  # one is enough for an answer
         past = history.result()
@@ -155,7 +158,7 @@ class Gathering:
             history=past,
             toolset=toolset,
             profile=profile.result(),
-            summaries=tuple(self._valid_summaries(summaries.result(), past)),
+            summaries=tuple(self._valid_summaries(summaries.result() if summaries else (), past)),
             warnings=(
                 *(warning for _, warning in sorted(self.degraded.items())),
                 *self._history_warnings(past, run),
@@ -302,11 +305,8 @@ class Gathering:
         same_text = message.content.strip() == self.request.current_input.strip()
         return message.role is Role.HUMAN and same_text
 
-    async def _summaries(self) -> Sequence[Summary]:
-        """Read the summaries of the stored history, if the strategy uses any."""
-        store = self.sources.summaries
-        if store is None or not self._uses_stored_summaries:
-            return ()
+    async def _summaries(self, store: SummaryStore) -> Sequence[Summary]:
+        """Read the summaries of the stored history."""
         return await store.read(self.request.owner_key, self.plan.conversation_id)
 
     @property
