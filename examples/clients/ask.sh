@@ -46,7 +46,7 @@ request=$(jq -cn --arg id "$id" --arg owner "$owner" --arg input "$input" \
       + if $tools == [] then {} else {tools: $tools[0]} end end),
     metadata: {reply_to: ("context.reply." + $id), reply_kind: "list", timeout_ms: 15000}
   }') || {
-  echo "the arguments have no readable JSON: see above; --history and --tools name files of it" >&2
+  echo "INPUT of --recall, or a file of --history or --tools, has no readable JSON: see above" >&2
   exit 2
 }
 

@@ -107,16 +107,6 @@ class Fetching:
             # the history that a query ranks has time limits of its own
             async with asyncio.timeout(None if self._content.query else seconds):
                 select = await self._read()
-            selector = Selector(
-                request=self.request,
-                plan=self.plan,
-                counter=self.counter,
-                names=names,
-                excluded=self.excluded,
-                max_tokens=self.max_tokens,
-            )
-            # in a thread, so that the event loop stays free
-            return await asyncio.to_thread(lambda: selector.answer(select(selector)))
         except (StoreError, TimeoutError) as error:
             detail = f"the store failed, or didn't answer within {seconds:g} s"
             raise HistoryUnavailableError(detail) from error
@@ -127,6 +117,16 @@ class Fetching:
                 log.exception("gather.broken", what="history")
             detail = f"the history could not be read: {type(error).__name__}"
             raise HistoryUnavailableError(detail) from error
+        selector = Selector(
+            request=self.request,
+            plan=self.plan,
+            counter=self.counter,
+            names=names,
+            excluded=self.excluded,
+            max_tokens=self.max_tokens,
+        )
+        # in a thread, so that the event loop stays free
+        return await asyncio.to_thread(lambda: selector.answer(select(selector)))
 
     async def _read(self) -> Select:
         """Read what is requested; return what selects from it."""

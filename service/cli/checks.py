@@ -72,15 +72,15 @@ async def check_configured_store(settings: Settings) -> AsyncIterator[Finding]:
 
 def _check_file(file: Path) -> Finding | None:
     """Return what keeps a store's file from being opened; None if nothing does."""
-    if not file.exists():
-        return ok("store", f"{file} does not exist yet; the first worker creates it")
     # SQLite writes files beside it, also to read
     paths = (file, file.absolute().parent)
-    blocked = next((path for path in paths if not os.access(path, os.W_OK)), None)
-    if blocked is None:
+    blocked = [path for path in paths if path.exists() and not os.access(path, os.W_OK)]
+    if blocked:
+        advice = "let this user write to the file and its folder"
+        return fail("store", f"{blocked[0]} can't be written to", advice)
+    if file.exists():
         return None
-    advice = "let this user write to the file and its folder"
-    return fail("store", f"{blocked} can't be written to", advice)
+    return ok("store", f"{file} does not exist yet; the first worker creates it")
 
 
 def check_database(state: StoreState, settings: Settings, workers: int) -> Iterator[Finding]:

@@ -236,7 +236,8 @@ def read_request(path: Path) -> dict[str, Any]:
     try:
         return read_json(data, max_bytes=len(data))
     except InvalidRequestError as error:
-        raise InvalidRequestError(f"{path}: {error.detail}", error.problems) from error
+        name = "stdin" if str(path) == "-" else path
+        raise InvalidRequestError(f"{name}: {error.detail}", error.problems) from error
 
 
 def read_bytes(path: Path) -> bytes:

@@ -28,6 +28,7 @@ from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import from_json
 
 from formatters.custom import TAG_PATTERN
+from formatters.friends_info import read_profile_text
 from formatters.guard import GUARD
 from formatters.model import BUILT_IN_TAGS
 from formatters.providers.context_management import ContextEdit, ContextManagement
@@ -675,8 +676,8 @@ class BuildRequest(RequestFields):
             parent, _, key = pointer.rpartition("/")
             yield Problem(pointer, self._explain_misplaced(parent, key))
         holder, profile = place.removesuffix("context"), self.run.metadata.user_profile or {}
-        if "prompt_overrides" not in profile:
-            for key in filter(profile.__contains__, _PROFILE_TEXTS):
+        if not read_profile_text(profile) and read_profile_text({"prompt_overrides": profile}):
+            for key in filter(profile.get, _PROFILE_TEXTS):
                 detail = "is ignored here; it belongs into prompt_overrides of user_profile"
                 yield Problem(f"/{holder.strip('/')}/user_profile/{key}", detail)
 

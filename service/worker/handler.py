@@ -215,6 +215,9 @@ class Handler:
             if rejected.envelope is None or not rejected.envelope.identified:
                 return
             envelope = rejected.envelope
+        except Exception:  # as in `read`
+            log.exception("request.failed")
+            return
         response = serialize(
             error_response(BuildResponse, envelope, error, self.bus.now(), own_trace())
         )

@@ -253,13 +253,15 @@ class Worker:
 
     async def _drain(self) -> bool:
         """Wait for the requests in work; return whether all finished in time."""
-        async with self._taking:  # a claim may be about to start one
-            pass
+        seconds, began = self.settings.worker.shutdown_timeout_seconds, monotonic()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds), self._taking:  # a claim may be about to start one
+                pass
         if not self._running:
             return True
         log.info("worker.draining", running=len(self._running))
-        seconds = self.settings.worker.shutdown_timeout_seconds
-        _, pending = await asyncio.wait(self._running, timeout=seconds)
+        left = max(seconds - (monotonic() - began), 0)
+        _, pending = await asyncio.wait(self._running, timeout=left)
         for task in pending:
             task.cancel()
         if pending:

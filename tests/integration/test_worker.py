@@ -524,11 +524,9 @@ async def test_an_entry_without_its_field_is_reported(crew: Crew, topic: str) ->
         await until(is_logged)
 
 
-@pytest.mark.parametrize("size", [1, LARGE_TEXT])
-async def test_a_fault_of_decoding_ends_no_worker(
-    crew: Crew, size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The entry is a dead letter, whatever its size, and other requests are answered."""
+@pytest.fixture
+def faulty_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the decoding of payloads fail that begin with a word."""
     decode = handler.decode_request
 
     def faulty(payload: bytes, **options: Any) -> handler.AnyRequest:
@@ -537,6 +535,34 @@ async def test_a_fault_of_decoding_ends_no_worker(
         return decode(payload, **options)
 
     monkeypatch.setattr(handler, "decode_request", faulty)
+
+
+async def test_a_refused_request_that_is_not_decoded_ends_no_worker(
+    place: Place, faulty_decoding: None
+) -> None:
+    """Nobody hears of it."""
+    async with open_crew(place, bus={"max_backlog": 1}) as crew:
+        gate = Gate()
+        await crew.hire(gate.joined(crew.builder))
+        sent = [asyncio.create_task(crew.client.send(asking(str(n)))) for n in range(3)]
+        await gate.reached.wait()
+        with capture_logs() as logged:
+            for _ in range(9):
+                await crew.bus.publish(Topics.CONTEXT_BUILD_REQUEST, b"fault")
+
+            async def is_logged() -> bool:
+                return any(line["event"] == "request.failed" for line in logged)
+
+            await until(is_logged)
+        gate.open.set()
+        assert {(await each).content.status for each in sent} == {"success"}
+
+
+@pytest.mark.parametrize("size", [1, LARGE_TEXT])
+async def test_a_fault_of_decoding_ends_no_worker(
+    crew: Crew, size: int, faulty_decoding: None
+) -> None:
+    """The entry is a dead letter, whatever its size, and other requests are answered."""
     await crew.bus.submit(b"fault" * size)
 
     async def is_reported() -> bool:

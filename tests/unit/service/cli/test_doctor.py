@@ -231,6 +231,9 @@ async def test_a_store_that_cannot_be_written_fails(
         found = [each async for each in checks.check_configured_store(settings)]
         assert [each.state for each in found] == ["ok", "fail"]
         assert found[-1].found == f"{blocked} can't be written to"
+    file.unlink()  # the folder still is what it was
+    found = [each async for each in checks.check_configured_store(settings)]
+    assert [each.state for each in found] == ["ok", "fail"]
 
 
 async def test_what_a_check_raises_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:

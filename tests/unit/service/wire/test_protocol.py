@@ -410,8 +410,10 @@ def test_a_profile_in_another_shape_is_told_its_own() -> None:
     assert ignored(a_run(metadata={"user_profile": {"learning": "x"}})) == {
         "/content/metadata/user_profile/learning": belongs
     }
-    both = {**profile, "prompt_overrides": profile}
-    assert ignored({"current_input": "hi", "user_profile": both}) == {}
+    for more, is_named in (({"tone": "x"}, True), (None, True), (profile, False)):
+        both = {**profile, "prompt_overrides": more}
+        assert bool(ignored({"current_input": "hi", "user_profile": both})) is is_named
+    assert ignored({"current_input": "hi", "user_profile": {"friends_profile": None}}) == {}
 
 
 @pytest.mark.parametrize(
