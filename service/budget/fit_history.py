@@ -240,7 +240,7 @@ class _Fitting:
         if fit.summary is None or len(sent) == len(self.groups):
             return None
         dropped = [group for group in self.groups if group.index not in sent]
-        return summary_block(self._count(fit.summary, dropped), volatile=True)
+        return summary_block(self._to_entry(fit.summary, dropped), volatile=True)
 
     def _summary_tokens(self, choice: Fit) -> int:
         """Return the cost of the summary, with the largest numbers that it can contain."""
@@ -248,9 +248,11 @@ class _Fitting:
             return choice.stored_summary.tokens
         if choice.summary is None:
             return 0
-        return self._cost_of(self._count(choice.summary, self.groups))
+        return self._cost_of(self._to_entry(choice.summary, self.groups))
 
-    def _count(self, describe: Callable[[Sequence[Group]], str], groups: Sequence[Group]) -> Entry:
+    def _to_entry(
+        self, describe: Callable[[Sequence[Group]], str], groups: Sequence[Group]
+    ) -> Entry:
         """Return the entry of a sentence on groups, which says if there are older messages."""
         more = "; older messages are not counted" if self.block.moves else ""
         return format_summary_entry(f"{describe(groups)}{more}")

@@ -136,7 +136,7 @@ class _Openers:
 
     def __init__(self, units: Units, groups: Sequence[Group], room: int) -> None:
         said = [group for group in groups if not _is_answer(group)]
-        #: Whether what is before the first of them needs another one.
+        #: Whether answers before the first of them follow no message that is sent.
         self._lacks_first = units.lacks_opening and bool(said)
         self._indexes = [group.index for group in said]
         self._fitting = [group for group in said if group.tokens <= room]

@@ -675,11 +675,11 @@ class BuildRequest(RequestFields):
         for pointer in self.misplaced:
             parent, _, key = pointer.rpartition("/")
             yield Problem(pointer, self._explain_misplaced(parent, key))
-        holder, profile = place.removesuffix("context"), self.run.metadata.user_profile or {}
+        holder, profile = place.removesuffix("/context"), self.run.metadata.user_profile or {}
         if not read_profile_text(profile) and read_profile_text({"prompt_overrides": profile}):
             for key in filter(profile.get, _PROFILE_TEXTS):
                 detail = "is ignored here; it belongs into prompt_overrides of user_profile"
-                yield Problem(f"/{holder.strip('/')}/user_profile/{key}", detail)
+                yield Problem(f"{holder}/user_profile/{key}", detail)
 
     def _explain_misplaced(self, parent: str, key: str) -> str:
         if key in OPTIONS:

@@ -215,7 +215,7 @@ class Handler:
             if rejected.envelope is None or not rejected.envelope.identified:
                 return
             envelope = rejected.envelope
-        except Exception:  # as in `read`
+        except Exception:  # no request may end the worker
             log.exception("request.failed")
             return
         response = serialize(

@@ -223,7 +223,7 @@ _full_text: Final = table("full_text", column("rowid"), column("full_text"))
 
 
 _FULL_TEXT_HITS: Final = (
-    # as it is stored: to read all keys of a row takes ten times as long as to look for a few
+    # as it is stored: to read all keys of a row takes twice as long as to look for a few
     select(searched.c.sequence, type_coerce(searched.c.terms, Text))
     .select_from(_full_text)
     .join(searched, searched.c.number == _full_text.c.rowid)
