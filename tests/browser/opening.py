@@ -11,6 +11,9 @@ Theme = Literal["light", "dark"]
 #: The rules that axe checks: those of WCAG 2.2 up to AA, and good practice.
 _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
+#: A window in which nothing is out of sight, in pixels.
+_ALL = 8_000
+
 
 class OpenPage(Protocol):
     """Opens a path of the worker in a window of its own."""
@@ -52,6 +55,10 @@ async def violations(page: Page) -> list[str]:
     """Return what axe holds against a page as it is now, a line each, with the places."""
     if not await page.evaluate("'axe' in window"):
         await page.evaluate(AXE_SCRIPT)
+    window = page.viewport_size
+    assert window
+    # axe compares colours only where they are in sight
+    await page.set_viewport_size({"width": window["width"], "height": _ALL})
     found: list[str] = await page.evaluate(
         """async (rules) => {
             const { violations } = await axe.run({ resultTypes: ["violations"], runOnly: rules });
@@ -60,6 +67,7 @@ async def violations(page: Page) -> list[str]:
         }""",
         _RULES,
     )
+    await page.set_viewport_size(window)
     return found
 
 

@@ -70,7 +70,7 @@ async def test_every_view_is_for_everybody(
 
 
 async def test_axe_would_find_something(open_page: OpenPage) -> None:
-    """Where a field has no label and a text no contrast."""
+    """Where a field has no label and a text no contrast, out of sight, too."""
     page = await open_page()
     await page.evaluate(
         """() => {
@@ -78,6 +78,7 @@ async def test_axe_would_find_something(open_page: OpenPage) -> None:
             const faint = document.createElement('p');
             faint.textContent = 'faint';
             faint.style.color = '#eeeeee';
+            field.style.marginTop = '1500px';
             document.querySelector('#view').append(field, faint);
         }"""
     )
