@@ -25,28 +25,28 @@ Count = Callable[[str], int]
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: Values made of a frozen value, by the keys they were made with. They are kept with it, and end
+#: Values made of a frozen value, by the keys they were made with. They are cached with it, and end
 #: with it: rows that are read once are guarded, formatted and counted once.
 Made = dict[Hashable, object]
 
-#: The most that is kept with one value. Builds of one history rarely differ in its form.
+#: The most that is cached with one value. Builds of one history rarely differ in its form.
 MAX_MADE: Final = 8
 
 
-def kept(
+def cached(
     made: Made | None, key: Hashable, make: Callable[P, T], *args: P.args, **kwargs: P.kwargs
 ) -> T:
-    """Return what was made with a key before, or make it and keep it, unless ``made`` is None."""
+    """Return what was made with a key before, or make and cache it, unless ``made`` is None."""
     if made is None:
         return make(*args, **kwargs)
     value = made.get(key)
     if value is None:
-        value = keep(made, key, make(*args, **kwargs))
+        value = add_cached(made, key, make(*args, **kwargs))
     return value  # type: ignore[return-value] # what the same function made
 
 
-def keep(made: Made, key: Hashable, value: T) -> T:
-    """Keep what was made with a key, in place of everything else if that is too much."""
+def add_cached(made: Made, key: Hashable, value: T) -> T:
+    """Cache what was made with a key, in place of everything else if that is too much."""
     if len(made) >= MAX_MADE:
         made.clear()
     made[key] = value
@@ -196,18 +196,18 @@ class Turn:
     #: The human message, then the answers: those of a run as one row, those without a run as a row
     #: each. Where results are printed, `formatters.rows.split_turn` splits rows at these.
     rows: tuple[tuple[Message, ...], ...]
-    #: None if nothing is kept with its first message.
+    #: None if nothing is cached with its first message.
     made: Made | None = field(default=None, repr=False, compare=False)
 
 
-def kept_of_turns(
+def cached_of_turns(
     turns: Sequence[Turn], key: Hashable, make: Callable[..., T], *args: object
 ) -> list[T]:
-    """Return what `kept` does for each turn, which is made of the turn and other arguments."""
+    """Return what `cached` does for each turn, which is made of the turn and other arguments."""
     # mostly all of them; another thread may fill what is empty here
     found: list[Any] = [turn.made.get(key) if turn.made else None for turn in turns]
     return [
-        value or kept(turn.made, key, make, turn, *args)
+        value or cached(turn.made, key, make, turn, *args)
         for turn, value in zip(turns, found, strict=True)
     ]
 

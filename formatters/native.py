@@ -24,7 +24,7 @@ from formatters.model import (
     Tag,
     ToolCall,
     TrimPolicy,
-    keep,
+    add_cached,
 )
 from formatters.repair.sequence import (
     AtomicUnit,
@@ -99,7 +99,7 @@ _UNCHANGED: Final = RepairedSequence(messages=(), filtered={}, changed={}, synth
 
 
 def unit_key(facts: Facts) -> tuple[Guard, PreviewLimit | None, bool]:
-    """Return the key with which the entry of a unit is kept: all that it depends on."""
+    """Return the key with which the entry of a unit is cached: all that it depends on."""
     return facts.guard, facts.offload, facts.recall_tool
 
 
@@ -118,7 +118,7 @@ def _kept_entries(
         entry = made.get(key)
         if isinstance(entry, Entry) and entry.messages == unit:
             return entry
-        return keep(made, key, _entry(unit, _UNCHANGED, shown))
+        return add_cached(made, key, _entry(unit, _UNCHANGED, shown))
 
     return tuple(map(entry_of, units))
 

@@ -18,7 +18,7 @@ from formatters.model import (
     Tag,
     TrimPolicy,
     Turn,
-    kept_of_turns,
+    cached_of_turns,
 )
 from formatters.passages import Span, find_passages, join_passages, list_continuing_code
 from formatters.printed import (
@@ -39,7 +39,7 @@ HEADER: Final = f"[{Tag.RECALLED} {COUNT_MARK}]\nEarlier messages that may matte
 
 
 def turn_key(facts: Facts) -> Hashable:
-    """Return the key with which the entries of a turn are kept."""
+    """Return the key with which the entries of a turn are cached."""
     return (_entries, *facts.memory.recalling().form, facts.guard)
 
 
@@ -49,9 +49,9 @@ def recalled(facts: Facts) -> Block:
     Entries don't include their day line: `insert_day_lines` adds it once for neighbours.
     """
     turns, guard = grouped_history(facts).turns, facts.guard
-    # rows of a turn that is kept are formatted once
+    # rows of a turn that is cached are formatted once
     view = facts.memory.recalling()
-    of_turns = kept_of_turns(turns, turn_key(facts), _entries, view, guard)
+    of_turns = cached_of_turns(turns, turn_key(facts), _entries, view, guard)
     entries = tuple(chain.from_iterable(of_turns))
     if facts.similarities:
         entries = tuple([_with_similarity(entry, facts.similarities) for entry in entries])

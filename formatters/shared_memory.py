@@ -20,7 +20,7 @@ from formatters.model import (
     Tag,
     TrimPolicy,
     Turn,
-    kept_of_turns,
+    cached_of_turns,
 )
 from formatters.printed import find_reasons, format_result, format_row
 from formatters.rows import (
@@ -44,7 +44,7 @@ _UNPRINTED: Final = {Role.OTHER: "role", Role.TOOL: "tool_only"}
 
 
 def turn_key(facts: Facts) -> Hashable:
-    """Return the key with which the entry of a turn is kept."""
+    """Return the key with which the entry of a turn is cached."""
     return (_entry, *facts.memory.form, facts.guard)
 
 
@@ -59,7 +59,7 @@ def shared_memory(facts: Facts) -> Block:
     return Block(
         tag=Tag.SHARED_MEMORY,
         header=STABLE_HEADER if stable_header else HEADER,
-        entries=tuple(kept_of_turns(turns, turn_key(facts), _entry, view, guard)),
+        entries=tuple(cached_of_turns(turns, turn_key(facts), _entry, view, guard)),
         placeholder=_placeholder(facts, beyond),
         gives_way=TrimPolicy.BY_STRATEGY,
         placeholder_when_cut=NONE_FITS,

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from formatters.model import AnswerCall, ChatMessage, Message, Role, ToolCall, kept
+from formatters.model import AnswerCall, ChatMessage, Message, Role, ToolCall, cached
 from formatters.repair.calls import repair_calls
 from formatters.repair.matching import (
     CANCELLED,
@@ -88,7 +88,7 @@ def read_valid(
     valid: list[Message] = []
     for message in messages:
         made = message.made
-        alone = _read_alone(message) if made is None else kept(made, _Alone, _read_alone, message)
+        alone = _read_alone(message) if made is None else cached(made, _Alone, _read_alone, message)
         if alone is None:
             return None
         if alone.answers is None:

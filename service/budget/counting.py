@@ -20,8 +20,8 @@ from formatters.model import (
     Message,
     ToolCall,
     TrimPolicy,
+    cached,
     group_by_message,
-    kept,
 )
 from formatters.native import clear_result
 from formatters.rows import read_content, read_tool_calls
@@ -191,7 +191,7 @@ def _size(block: Block, ending: str, count: Count) -> int:
     """Return the size of a block's text and of the text after it, split where counts add up."""
     size = count.size if isinstance(count, Estimate) else count
     if not block.additive or not block.entries:
-        return kept(block.made, (ending, count), lambda: size(f"{block.text}{ending}"))
+        return cached(block.made, (ending, count), lambda: size(f"{block.text}{ending}"))
     *others, last = block.entries
     sizes = [entry_cost(entry, count).size for entry in others]
     return size(block.heading) + sum(sizes) + size(f"{last.text}{ending}")

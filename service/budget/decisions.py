@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import Final, Literal, NamedTuple
 
-from formatters.model import BEYOND_LIMIT, CALL_NOT_READ, Block, Entry, Message, Omission, kept
+from formatters.model import BEYOND_LIMIT, CALL_NOT_READ, Block, Entry, Message, Omission, cached
 from formatters.rows import counted
 from service.budget.groups import Fit, Group
 
@@ -254,7 +254,7 @@ def decide_on_entry(
     ``reason`` is that of rows that are shown whole.
     """
     if score is None:
-        return kept(entry.made, (reason, tag, tokens), _decide, entry, tag, reason, tokens, score)
+        return cached(entry.made, (reason, tag, tokens), _decide, entry, tag, reason, tokens, score)
     return _decide(entry, tag, reason, tokens, score)
 
 

@@ -13,7 +13,7 @@ from formatters.handles import is_handle, make_handle, make_summary_handle
 from formatters.model import Facts, Message, Role, Row, Summary
 from formatters.rows import read_content, read_role, read_row, read_rows, sort_messages
 from service.build.account import ShownRows
-from service.build.fetch_selection import MAX_UNKNOWN, Names, Selection, Selector, ToolNames
+from service.build.fetch_selection import MAX_UNKNOWN, Names, RecallPage, Selector, ToolNames
 from service.build.gather import Gathering, Sources
 from service.build.plan import Plan
 from service.build.text_search import fold_case
@@ -49,7 +49,7 @@ CALL_ROWS: Final = 50
 MAX_CALL_READS: Final = 10
 
 #: Selects among the messages that were read.
-Select = Callable[[Selector], Selection]
+Select = Callable[[Selector], RecallPage]
 
 
 def as_build(request: RecallRequest, max_tokens: int) -> BuildRequest:

@@ -78,8 +78,8 @@ ToolNames = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """The messages of an answer."""
+class RecallPage:
+    """What one answer shows, and how the next one goes on."""
 
     #: Oldest first.
     entries: Sequence[Entry] = ()
@@ -128,14 +128,14 @@ class Selector:
     excluded: ShownRows
     max_tokens: int
 
-    def answer(self, selection: Selection) -> RecallSuccess:
-        """Return the answer with what was selected."""
-        text = self._text(selection)
+    def answer(self, page: RecallPage) -> RecallSuccess:
+        """Return the answer with the messages of a page."""
+        text = self._text(page)
         asked = self._content.model_dump(exclude_unset=True, exclude_none=True)
-        changed = ({**asked, **change} for change in selection.more)
+        changed = ({**asked, **change} for change in page.more)
         return RecallSuccess(
             text=text,
-            messages=[self._record(entry, selection.lines) for entry in selection.entries],
+            messages=[self._record(entry, page.lines) for entry in page.entries],
             usage=RecallUsage(
                 model=self.plan.model,
                 tokenizer=self.counter.name,
@@ -143,24 +143,24 @@ class Selector:
                 max_tokens=self.max_tokens,
                 total=MESSAGE_OVERHEAD + self._count(text),
             ),
-            left_out=len(selection.left_out),
-            left_out_ids=list(selection.left_out[:MAX_LEFT_OUT]),
+            left_out=len(page.left_out),
+            left_out_ids=list(page.left_out[:MAX_LEFT_OUT]),
             next=[{k: v for k, v in each.items() if v is not None} for each in changed],
-            warnings=[*self.request.warnings, *selection.warnings],
+            warnings=[*self.request.warnings, *page.warnings],
         )
 
-    def ranked(self, facts: Facts) -> Selection:
+    def ranked(self, facts: Facts) -> RecallPage:
         """Select the rows with the highest scores, page by page up to the one that is wanted."""
         rank, block = self._ranker(facts.current_input), recalled(facts)
         if not block.entries:
-            return Selection()
+            return RecallPage()
         # turns keep the rows of a run together, also where runs overlap
         order = {message.id: index for index, message in enumerate(facts.history)}
         rows = sorted(block.entries, key=lambda row: order[row.messages[0].id])
         passages = [f.passage for row in rows for f in row.passages or (row,) if f.passage]
         matches = find_matches(facts.current_input, passages, self.plan.now)
         if not facts.similarities and not any(matches):
-            return Selection(not_found=NO_MATCH_NOTE)
+            return RecallPage(not_found=NO_MATCH_NOTE)
         rows = [*map(self._with_handles, rows)]
         forms, narrower = score_forms(rows, rank), make_narrower(rows, rank)
         room, page = self._room - fixed_tokens(block, self._count), self._content.page
@@ -183,11 +183,11 @@ class Selector:
                 # pages of another size have other messages, so these begin again
                 more = [{"max_tokens": self._more_tokens, **({"page": 1} if page > 1 else {})}]
         left_out = [m.id for index in sorted({*reasons, *others}) for m in rows[index].messages]
-        return Selection(entries=entries, left_out=left_out, more=more)
+        return RecallPage(entries=entries, left_out=left_out, more=more)
 
     def by_ids(
         self, messages: Sequence[Message], tools: ToolNames, unknown: Sequence[str]
-    ) -> Selection:
+    ) -> RecallPage:
         """Select messages in their order as long as they fit; the first one at least in part.
 
         ``unknown`` are the requested ids that no message has.
@@ -225,11 +225,11 @@ class Selector:
         left_out = [message.id for message in messages[taken:]]
         if entries and left_out:
             more.append({"ids": left_out, "lines": None})
-        return Selection(
+        return RecallPage(
             entries=entries, left_out=left_out, more=more, lines=lines, not_found=not_found
         )
 
-    def around(self, messages: Sequence[Message], tools: ToolNames, row_id: str) -> Selection:
+    def around(self, messages: Sequence[Message], tools: ToolNames, row_id: str) -> RecallPage:
         """Select the nearest messages on either side, as long as they fit."""
         ids = [message.id for message in messages]
         centre = ids.index(row_id) if row_id in ids else 0
@@ -250,7 +250,7 @@ class Selector:
             if room.take_at(index):
                 shown_here.add(index)
             elif index == centre:
-                return Selection(left_out=[row_id], more=[{"max_tokens": self._more_tokens}])
+                return RecallPage(left_out=[row_id], more=[{"max_tokens": self._more_tokens}])
             else:
                 missed[is_newer] = index
         more: list[Change] = []
@@ -265,11 +265,11 @@ class Selector:
             if index not in shown_here and ids[index] not in hidden
         ]
         chosen = [entries[index] for index in sorted(shown_here)]
-        return Selection(entries=chosen, left_out=left_out, more=more)
+        return RecallPage(entries=chosen, left_out=left_out, more=more)
 
     def matches(
         self, new: Sequence[Message], tools: ToolNames, needles: Set[str], older_than: str | None
-    ) -> Selection:
+    ) -> RecallPage:
         """Select the newest matches that fit."""
         views = [self._show_match(message, tools, needles) for message in new]
         entries = [view.entry for view in views]
@@ -290,20 +290,20 @@ class Selector:
             for message, view in shown_here
             if view.rest
         ]
-        return Selection(
+        return RecallPage(
             entries=entries[first:],
             left_out=[message.id for message in new[:first]],
             more=more,
             lines={message.id: view.lines for message, view in shown_here if view.lines},
         )
 
-    def _text(self, selection: Selection) -> str:
-        block = replace(_BLOCK, entries=insert_day_lines(selection.entries))
-        notes = "".join(map(self._note, selection.more))
+    def _text(self, page: RecallPage) -> str:
+        block = replace(_BLOCK, entries=insert_day_lines(page.entries))
+        notes = "".join(map(self._note, page.more))
         # the ids in notes may be long, and counts may be raised so that not even the header fits
-        texts = [block.text + selection.not_found + notes, block.text]
-        if not selection.entries:
-            texts = [texts[0], NOTHING + selection.not_found + notes, NOTHING + notes, NOTHING]
+        texts = [block.text + page.not_found + notes, block.text]
+        if not page.entries:
+            texts = [texts[0], NOTHING + page.not_found + notes, NOTHING + notes, NOTHING]
         fitting = (t for t in texts if MESSAGE_OVERHEAD + self._count(t) <= self.max_tokens)
         return next(fitting, "")
 

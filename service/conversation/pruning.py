@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from operator import is_, itemgetter
 from typing import Final, Literal, TypedDict
 
-from formatters.model import Role, Row, kept
+from formatters.model import Role, Row, cached
 from service.budget.estimates import estimate_tokens
 from service.budget.limits import SEED_LIMITS
 from service.budget.strategies.importance import ROLE_WEIGHT_SYSTEM, Importance
@@ -69,7 +69,7 @@ def prune_context(
 def _estimate_once(items: Iterable[Item]) -> RowCost:
     """Return `estimate_tokens`, with what is known of these items."""
     known = {
-        id(item.row): kept(item.messages[0].made, estimate_tokens, estimate_tokens, item.row)
+        id(item.row): cached(item.messages[0].made, estimate_tokens, estimate_tokens, item.row)
         for item in items
         if item.is_unchanged
     }

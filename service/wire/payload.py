@@ -136,7 +136,7 @@ def _clean(value: object, depth: int = 0, pointer: str = "") -> object:
     }
 
 
-def write_json(value: object) -> bytes:
+def encode_json(value: object) -> bytes:
     """Return compact JSON in UTF-8, in which text takes no more bytes than its sender sent."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text.encode(errors="backslashreplace")  # lone surrogates, as JSON escapes them

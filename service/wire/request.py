@@ -42,10 +42,10 @@ from service.wire.payload import (
     canonical_json_fast,
     clean_json,
     derive_id,
+    encode_json,
     fingerprint,
     read_json,
     read_json_fast,
-    write_json,
 )
 from service.wire.protocol import SCHEMA_VERSION
 from service.wire.validation import (
@@ -731,7 +731,7 @@ def decode(
 
 def decode_again(request: Mapping[str, object], *, received_at: datetime) -> BuildRequest:
     """Read a request that was read before, of any size; raises as `decode` does."""
-    payload = write_json(request)
+    payload = encode_json(request)
     return decode(payload, received_at=received_at, max_bytes=len(payload))
 
 

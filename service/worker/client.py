@@ -21,7 +21,7 @@ from service.errors import (
 )
 from service.observe.tracing import current_span, find_tracer, record_failure
 from service.ports.bus import Bus
-from service.wire.payload import MAX_ID, MAX_OWNER_KEY, write_json
+from service.wire.payload import MAX_ID, MAX_OWNER_KEY, encode_json
 from service.wire.protocol import Topics
 from service.wire.recall import RecallResponse, RecallSuccess
 from service.wire.request import RejectedError, decode_again, read_text_id
@@ -163,7 +163,7 @@ class ContextClient:
         try:
             async with asyncio.timeout(seconds):
                 with self._spans.send_span(sent):
-                    await self._put(write_json(self._spans.with_trace_headers(sent)), via)
+                    await self._put(encode_json(self._spans.with_trace_headers(sent)), via)
                 return await waiting
         except TimeoutError as error:
             raise NoAnswerError(

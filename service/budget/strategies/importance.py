@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from formatters.model import Message, Role, kept
+from formatters.model import Message, Role, cached
 from service.budget.groups import Fit, Group, Strategy, fit_by_score
 
 # The constants have the names and values of the source document (REPLOID's context manager).
@@ -72,7 +72,7 @@ class Importance(Strategy):
         """Return the score of one of ``total`` messages; ``index`` is 0 for the oldest."""
         newest = index == total - 1
         recency = self.recency_weight if newest else self.recency_weight * index / total
-        keywords = kept(message.made, _score_keywords, _score_keywords, message.content)
+        keywords = cached(message.made, _score_keywords, _score_keywords, message.content)
         length = self.length_weight if len(message.content) > self.long_chars else 0.0
         role = self.role_weights.get(message.role, 0.0)
         return role + recency + min(keywords, self.keyword_limit) + length

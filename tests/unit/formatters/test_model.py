@@ -9,9 +9,9 @@ from formatters.model import (
     Made,
     ToolCall,
     Turn,
+    cached,
+    cached_of_turns,
     join_blocks,
-    kept,
-    kept_of_turns,
     render,
 )
 
@@ -90,13 +90,13 @@ def test_how_arguments_were_written_makes_no_difference() -> None:
 def test_little_is_kept_with_a_value() -> None:
     """A new form replaces all others once they are too many; None keeps nothing."""
     made: Made = {}
-    first = [kept(made, number, object) for number in range(MAX_MADE)]
-    again = [kept(made, number, object) for number in range(MAX_MADE)]
+    first = [cached(made, number, object) for number in range(MAX_MADE)]
+    again = [cached(made, number, object) for number in range(MAX_MADE)]
 
     assert all(one is other for one, other in zip(first, again, strict=True))
-    kept(made, "another", object)
+    cached(made, "another", object)
     assert [*made] == ["another"]
-    assert kept(None, 0, lambda: 7) == 7
+    assert cached(None, 0, lambda: 7) == 7
 
 
 def test_what_another_thread_makes_meanwhile_is_taken_for_itself() -> None:
@@ -108,4 +108,4 @@ def test_what_another_thread_makes_meanwhile_is_taken_for_itself() -> None:
             second.made["key"] = "theirs"
         return "ours"
 
-    assert kept_of_turns((first, second), "key", make) == ["ours", "theirs"]
+    assert cached_of_turns((first, second), "key", make) == ["ours", "theirs"]
