@@ -1,7 +1,7 @@
 """The formats that can be requested for a context."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, Literal
 
 from formatters.model import Tool
 from formatters.providers.anthropic import anthropic
@@ -13,6 +13,7 @@ from formatters.providers.openai_responses import openai_responses
 #: Returns the body fields of a provider's call.
 Convert = Callable[[Canonical], JsonObject]
 
+Format = Literal["openai", "openai_responses", "anthropic", "gemini"]
 #: None for the format of the canonical messages.
 FORMATS: Final[Mapping[str, Convert | None]] = {
     "openai": None,

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from formatters.providers.formats import Format
 from service.app import open_builder
 from service.budget.strategies import STRATEGIES
 from service.cli.build_output import (
@@ -81,7 +82,7 @@ class RequestOptions:
         typer.Option(help="tagged: history is a block; chat: history is messages."),
     ] = None
     form: Annotated[
-        Literal["openai", "openai_responses", "anthropic", "gemini"] | None,
+        Format | None,
         typer.Option("--format", help="With --json: also the body of this provider's API call."),
     ] = None
     memory_limit: Annotated[int | None, typer.Option(min=0, help="Maximum rows of history.")] = None

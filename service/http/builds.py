@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, get_type_hints
 
 from pydantic import Field, create_model
 
-from formatters.providers.formats import build_provider_request
+from formatters.providers.formats import Format, build_provider_request
 from service.audit.compare import Comparison, compare
 from service.audit.report_store import find_report
 from service.audit.reports import BUILD_ID, BuildReport, ContentMode, make_report
@@ -47,7 +47,7 @@ class PageQuery(Query):
 class FormQuery(Query):
     """The form of the body."""
 
-    format: Literal["openai", "openai_responses", "anthropic", "gemini"] = "openai"
+    format: Format = "openai"
 
 
 WhatIfBody: Final = create_model(

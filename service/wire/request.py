@@ -32,6 +32,7 @@ from formatters.friends_info import read_profile_text
 from formatters.guard import GUARD
 from formatters.model import BUILT_IN_TAGS
 from formatters.providers.context_management import ContextEdit, ContextManagement
+from formatters.providers.formats import Format
 from formatters.rows import as_mapping
 from service.errors import ContextBuilderError, Problem, did_you_mean, escape_key, shown
 from service.wire.payload import (
@@ -312,7 +313,7 @@ class ContextOptions(Tolerant, extra="allow", strict=True):
     #: A name, ``{"name": …, parameters}``, or a list of these, applied in order.
     strategy: Annotated[Any, AfterValidator(_strategies), WithJsonSchema(_STRATEGY_SCHEMA)] = None
     layout: Literal["tagged", "chat"] | None = None
-    format: Literal["openai", "openai_responses", "anthropic", "gemini"] | None = None
+    format: Format | None = None
     #: Printed rows of history; null for no limit.
     memory_limit: Annotated[int, Field(ge=0)] | None = None
     #: Limit of the tokens of all blocks that hold history.
