@@ -33,12 +33,13 @@ class Recent(Generic[K, V]):
 
     def add(self, key: K, value: V, size: int) -> None:
         """Add a value with a size; one that is too large isn't kept."""
+        if size > self._most:
+            return
         # no lock: of two threads at once, one may drop what the other added
         if self._size + size > self._most:
             dropped, self._older, self.newer, self._size = self._older, self.newer, {}, 0
             if on_drop := self._on_drop:
                 for each in list(dropped.values()):
                     on_drop(each)
-        if size <= self._most:
-            self.newer[key] = value
-            self._size += size
+        self.newer[key] = value
+        self._size += size
