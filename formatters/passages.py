@@ -10,7 +10,7 @@ Span = tuple[int, int]
 #: Shows where text is left out.
 GAP: Final = "..."
 #: The most passages of a text; what follows them is never shown in a passage.
-MAX_PASSAGES: Final = 40
+MAX_PASSAGES: Final = 100
 
 #: The least share of a passage's characters that it has where it ends at a boundary.
 LEAST_FILLED: Final = 0.6

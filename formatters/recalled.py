@@ -65,6 +65,16 @@ def recalled(facts: Facts) -> Block:
     )
 
 
+def loose_results(facts: Facts) -> list[Entry]:
+    """Return the tool results that are in no turn, as their call isn't in the history."""
+    view = facts.memory.recalling()
+    return [
+        _result_entry(message, (), view, facts.guard)
+        for message in grouped_history(facts).unprinted
+        if message.role is Role.TOOL and message.content.strip()
+    ]
+
+
 def insert_day_lines(entries: Sequence[Entry]) -> tuple[Entry, ...]:
     """Put a day line before each entry whose day differs from that of the entry before it."""
     lines: list[Entry] = []

@@ -323,15 +323,21 @@ def group_turns(messages: Iterable[Message]) -> tuple[Turn, ...]:
 
 
 def _split_runs(messages: Iterable[Message]) -> Iterator[tuple[Message, ...]]:
-    """Yield the messages of each turn."""
+    """Yield the messages of each turn; a late result is in the turn of its call."""
     turns: list[list[Message]] = []
     open_turns: dict[str | None, list[Message]] = {}
+    #: The turns of calls that have no result yet, by run and id.
+    callers: dict[tuple[str | None, str | None], list[Message]] = {}
     for message in messages:
-        turn = open_turns.get(message.run_id)
+        run = message.run_id
+        turn = open_turns.get(run)
+        if message.role is Role.TOOL:
+            turn = callers.pop((run, read_result_id(message)), turn)
         if turn is None or message.role is Role.HUMAN:
-            turn = open_turns[message.run_id] = []
+            turn = open_turns[run] = []
             turns.append(turn)
         turn.append(message)
+        callers |= {(run, call): turn for call in _calls_of(message)}
     return map(tuple, turns)
 
 
@@ -531,11 +537,19 @@ def _sort_simultaneous(
     """
     humans: dict[str | None, int] = {}
     ranks: list[tuple[int, bool]] = []
+    calls: set[tuple[str | None, str | None]] = set()
+    #: The runs that go on here: with a result of an earlier call.
+    goes_on: set[str | None] = set()
     for index, message in enumerate(messages):
+        run = message.run_id
+        calls |= {(run, call) for call in _calls_of(message)}
+        has_call = (run, read_result_id(message)) in calls
+        if message.role is Role.TOOL and run in last_roles and not has_call:
+            goes_on.add(run)
         # after a human message, what comes next can be the answer to that one
-        is_first = last_roles.get(message.run_id) is not Role.HUMAN
+        is_first = last_roles.get(run) is not Role.HUMAN and run not in goes_on
         if message.role is Role.HUMAN and message.timestamp and is_first:
-            humans.setdefault(message.run_id, index)
+            humans.setdefault(run, index)
     for index, message in enumerate(messages):
         human = humans.get(message.run_id, index)
         own = (max(index, human), index < human)

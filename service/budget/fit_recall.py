@@ -87,7 +87,10 @@ def fit_recall(block: Block, request: RecallInput, room: int, count: Count) -> F
             return fitted
         least = 0 if request.strategy.stable_prefix else min(hidden, room * LEAST_FOR_PARTS)
         if room - block_tokens(fitted.block, count) >= least:
-            return _with_recalled(block, fitted, request, room, count)
+            recalled = _with_recalled(block, fitted, request, room, count)
+            # else no part fits beside all turns
+            if request.strategy.stable_prefix or (recalled.recall and recalled.recall.rows.sent):
+                return recalled
     newest = replace(block, entries=entries)
     tokens = room - fixed_tokens(newest, count)
     recent = request.strategy.recent(make_groups(newest, count), tokens)
@@ -204,7 +207,7 @@ def recall_rows(
     ranked = forms.rank(excluded, partly)
     room -= fixed_tokens(request.rows, count)
     keys = _list_keys(rows, shown | _find_asked(request.question, rows), partly)
-    narrower = make_narrower(rows, request.rank, lambda: _find_shown_ids(newest))
+    narrower = make_narrower(rows, request.rank, lambda: newest.text)
     selection = select_rows(forms, ranked, keys, room, count, narrower)
     selected, tag = selection.shown, request.rows.tag
     called, best = _find_called(rows, selected.keys()), forms.find_best(ranked)
@@ -243,12 +246,6 @@ def recall_rows(
         ],
         decide=decide,
     )
-
-
-def _find_shown_ids(newest: Block) -> set[str]:
-    """Return the ids of the messages of which the newest turns show at least a part."""
-    ids = {message.id for entry in newest.entries for message in entry.messages}
-    return ids.difference(*map(_hidden_results, newest.entries))
 
 
 def _find_shown(newest: Block, rows: Sequence[Entry]) -> tuple[set[int], set[int]]:

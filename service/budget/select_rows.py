@@ -10,6 +10,7 @@ from operator import attrgetter, ne
 from typing import Final, NamedTuple
 
 from formatters.model import Count, Entry, Passage, Role
+from formatters.passages import GAP
 from formatters.recalled import LEAST_CHARS, make_day_line
 from service.budget.counting import MAX_CHARS_PER_TOKEN, entry_cost, entry_tokens
 from service.budget.groups import explain_ranking
@@ -27,6 +28,8 @@ BESIDE_SHARE: Final = 0.75
 #: is tried. Only while nothing is selected: later ones cost more than they gain.
 NARROW_TOKENS: Final = 30
 MAX_NARROWED: Final = 3
+#: The characters by which such a passage is known where it is shown anyway.
+BEGINNING_CHARS: Final = 50
 
 #: What may differ at the end of texts that say the same.
 _ENDINGS: Final = ".!, "
@@ -294,24 +297,29 @@ def select_rows(
 
 
 def make_narrower(
-    rows: Sequence[Entry], rank: RankRows, find_shown: Callable[[], Set[str]] = frozenset
+    rows: Sequence[Entry], rank: RankRows, find_shown: Callable[[], str] = str
 ) -> FindNarrower:
-    """Return what finds the best short passage of a row; None for rows that are shown in part.
+    """Return what finds the best short passage of a row; None if there is none, or if it is shown.
 
-    ``find_shown`` returns the ids of these. A row that has no more characters has no such passage,
-    either.
+    ``find_shown`` returns the text of what is shown anyway.
     """
 
     def find(index: int) -> Entry | None:
-        row = rows[index]
-        if row.split is None or row.messages[0].id in find_shown():
-            return None
-        passages = row.split(LEAST_CHARS)
+        split = rows[index].split
+        passages = split(LEAST_CHARS) if split else ()
         scores = rank([each.passage for each in passages if each.passage])
         best = max(range(len(scores)), key=scores.__getitem__, default=None)
-        return None if best is None else passages[best]
+        if best is None or _beginning(passages[best]) in find_shown():
+            return None
+        return passages[best]
 
     return find
+
+
+def _beginning(form: Entry) -> str:
+    """Return how a form begins, after the sign of what is left out."""
+    said = form.passage.text if form.passage else form.text
+    return said.lstrip(f"{GAP} \n")[:BEGINNING_CHARS]
 
 
 def most_tokens(entry: Entry, count: Count) -> int:

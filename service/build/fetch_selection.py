@@ -11,7 +11,7 @@ from typing import Any, Final
 from formatters.fetched import FetchView, fetched, full_text
 from formatters.handles import HANDLE_CHARS, make_handle, split_lines
 from formatters.model import Block, Count, Entry, Facts, Message, PreviewLimit, Role, Tag
-from formatters.recalled import HEADER, insert_day_lines, make_day_line, recalled
+from formatters.recalled import HEADER, insert_day_lines, loose_results, make_day_line, recalled
 from service.budget.counting import (
     MESSAGE_OVERHEAD,
     count_function,
@@ -35,6 +35,7 @@ from service.errors import InvalidRequestError, Problem
 from service.ports.services import TokenCounter
 from service.recall.ranking import find_matches
 from service.wire.recall import (
+    MAX_AROUND,
     MAX_LEFT_OUT,
     MAX_PAGE,
     MAX_TOKENS,
@@ -63,7 +64,10 @@ NOTHING: Final = "(No messages)"
 LONGEST_PAGE_NOTE: Final = "\n(more: page=20)"
 LONGEST_NOTE: Final = '\n(more: around="{}", before=200, after=200)'
 #: Says why the answer to a query has no message.
-NO_MATCH_NOTE: Final = "\n(not found: no message has a searchable word of the query)"
+NO_MATCH_NOTE: Final = (
+    "\n(not found: no message has a searchable word of the query;"
+    " grep also searches the ends of long ones)"
+)
 #: Says that the answer has no message because none fits.
 TOO_FEW_NOTE: Final = "\n(more tokens are needed)"
 
@@ -152,11 +156,12 @@ class Selector:
     def ranked(self, facts: Facts) -> RecallPage:
         """Select the rows with the highest scores, page by page up to the one that is wanted."""
         rank, block = self._ranker(facts.current_input), recalled(facts)
-        if not block.entries:
+        entries = [*block.entries, *loose_results(facts)]
+        if not entries:
             return RecallPage()
         # turns keep the rows of a run together, also where runs overlap
         order = {message.id: index for index, message in enumerate(facts.history)}
-        rows = sorted(block.entries, key=lambda row: order[row.messages[0].id])
+        rows = sorted(entries, key=lambda row: order[row.messages[0].id])
         passages = [f.passage for row in rows for f in row.passages or (row,) if f.passage]
         matches = find_matches(facts.current_input, passages, self.plan.now)
         if not facts.similarities and not any(matches):
@@ -172,18 +177,18 @@ class Selector:
             selection = select_rows(forms, wanted, keys, room, self._count, narrower)
             passed |= selection.shown.keys()
             keys |= {make_key(forms.entries[index]) for index in selection.selected}
-        entries = [selection.shown[index] for index in sorted(selection.shown)]
+        chosen = [selection.shown[index] for index in sorted(selection.shown)]
         reasons = selection.explain()
         others = {forms.row_of[index] for index in ranked}.difference(reasons, selection.shown)
         more: list[Change] = []
         if others or any(reason != "repeated" for reason in reasons.values()):
-            if entries and page < MAX_PAGE:
+            if chosen and page < MAX_PAGE:
                 more = [{"page": page + 1}]
-            elif not entries:
+            elif not chosen:
                 # pages of another size have other messages, so these begin again
                 more = [{"max_tokens": self._more_tokens, **({"page": 1} if page > 1 else {})}]
         left_out = [m.id for index in sorted({*reasons, *others}) for m in rows[index].messages]
-        return RecallPage(entries=entries, left_out=left_out, more=more)
+        return RecallPage(entries=chosen, left_out=left_out, more=more)
 
     def by_ids(
         self, messages: Sequence[Message], tools: ToolNames, unknown: Sequence[str]
@@ -199,6 +204,8 @@ class Selector:
         more: list[Change] = []
         view, wanted = self._view(tools), self._content.lines
         wanted_lines = (wanted[0], wanted[1]) if wanted else None
+        if wanted and len(messages) > 1:
+            raise _lines_error(f"the id means {len(messages)} messages, and lines need one")
         room = _Room(tokens, self._count)
         taken = 0
         for message in messages:
@@ -224,10 +231,19 @@ class Selector:
             taken += 1
         left_out = [message.id for message in messages[taken:]]
         if entries and left_out:
-            more.append({"ids": left_out, "lines": None})
+            more.append(self._continue_ids(left_out, len(messages)))
         return RecallPage(
             entries=entries, left_out=left_out, more=more, lines=lines, not_found=not_found
         )
+
+    def _continue_ids(self, left_out: Sequence[str], found: int) -> Change:
+        """Return the change that goes on with messages that were left out.
+
+        Those of a summary are neighbours, and too many for ``ids``: their first one is named.
+        """
+        if found <= len(self._content.ids or ()):
+            return {"ids": left_out, "lines": None}
+        return {"ids": None, "around": left_out[0], "before": 0, "after": MAX_AROUND}
 
     def around(self, messages: Sequence[Message], tools: ToolNames, row_id: str) -> RecallPage:
         """Select the nearest messages on either side, as long as they fit."""
@@ -313,11 +329,11 @@ class Selector:
             return ""
         if "max_tokens" in change:  # which is not the model's to change
             return TOO_FEW_NOTE
-        ids = change.get("ids", ())
+        ids = change.get("ids") or ()
         if len(ids) > 1 or (ids and change["lines"] is None):
             return f"\n(more: {len(ids)} of the ids)"
-        arguments = dict(change)
-        for key in {"around", "older_than", "ids"} & change.keys():
+        arguments = {key: value for key, value in change.items() if value is not None}
+        for key in {"around", "older_than", "ids"} & arguments.keys():
             name = self.names.of(ids[0] if ids else change[key])
             if name is None:
                 return ""
@@ -534,6 +550,9 @@ def _checked_lines(wanted: tuple[int, int], message: Message) -> tuple[int, int]
     """Return the wanted lines of a message that it has; raises `InvalidRequestError`."""
     number = len(split_lines(full_text(message)))
     if wanted[0] > number:
-        detail = f"the message has {number} lines"
-        raise InvalidRequestError(f"/content/lines: {detail}", [Problem("/content/lines", detail)])
+        raise _lines_error(f"the message has {number} lines")
     return wanted[0], min(wanted[1], number)
+
+
+def _lines_error(detail: str) -> InvalidRequestError:
+    return InvalidRequestError(f"/content/lines: {detail}", [Problem("/content/lines", detail)])

@@ -22,6 +22,11 @@ NEAR_TOKENS: Final = (100, 300)
 FAR_TOKENS: Final = 2500
 #: Distances up to which words of the question count as close to a passage, in tokens.
 COVERAGE_TOKENS: Final = (120, 400)
+#: How often a code counts, such as "HAT083", or a number of four digits or more that is no year, if
+#: no more than these passages have it: it says which one is meant. Neighbours may overlap.
+CODE_WEIGHT: Final = 3.0
+CODE_PASSAGES: Final = 2
+_CODE: Final = re.compile(r"(?=\w*\d)\w*[^\W\d]\w*|(?!(?:19|20)\d\d$)\d{4,}")
 
 #: A question about what the assistant said or did, in English, unless it is about what the human
 #: said.
@@ -46,6 +51,11 @@ class _Search:
     corpus: Corpus
     #: Of the question's stems, and of the kinds of what its words name.
     postings: Postings
+
+    def find_boost(self, stem: str) -> float:
+        """Return how often a stem of the question counts."""
+        is_rare = 0 < len(self.postings[stem]) <= CODE_PASSAGES
+        return CODE_WEIGHT if is_rare and _CODE.fullmatch(stem) else 1.0
 
 
 def compute_features(question: Question, corpus: Corpus) -> dict[str, Values]:
@@ -80,7 +90,8 @@ def _gram_scores(search: _Search) -> Mapping[str, Values]:
 
 def _stem_scores(search: _Search) -> Mapping[str, Values]:
     """Return BM25 by stems, of each passage, and of its message and its session as one text."""
-    query, corpus, scale = search.question.stems, search.corpus, search.corpus.columns.scale
+    stems, corpus, scale = search.question.stems, search.corpus, search.corpus.columns.scale
+    query = {stem: weight * search.find_boost(stem) for stem, weight in stems.items()}
     postings = {stem: search.postings[stem] for stem in query}
 
     def score_groups(group_of: Sequence[int], damping: Sequence[float]) -> Values:
@@ -133,7 +144,7 @@ def _coverage(search: _Search) -> Mapping[str, Values]:
     """Return the shares of the question's terms, weighted by rarity, within some tokens."""
     count, postings = len(search.corpus.passages), search.postings
     rarities = {
-        term: min(weight, 1.0) * idf(count, len(postings[term]))
+        term: min(weight, 1.0) * search.find_boost(term) * idf(count, len(postings[term]))
         for term, weight in search.question.stems.items()
     }
     found = [(rarity, postings[term]) for term, rarity in rarities.items() if postings[term]]

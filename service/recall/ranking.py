@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from statistics import fmean
 from typing import Final
 
 from formatters.model import Passage
 from service.budget.groups import Strategy
 from service.budget.strategies import STRATEGIES
 from service.budget.strategies.relevance import Relevance
+from service.recall.columns import Values
 from service.recall.corpus import Corpus, read_corpus
 from service.recall.dates import find_days
 from service.recall.features import compute_features
@@ -86,7 +88,8 @@ def rank(question: str, passages: Sequence[Passage], now: datetime | None = None
         for name, weight in LONG_WEIGHTS.items():
             scores = columns.add_centred(scores, weight, features[name], long)
     if has_similarities:
-        scores = columns.make(add_similarity([*map(float, scores)], similarities))
+        unmatched = _find_unmatched(features, corpus)
+        scores = columns.make(add_similarity([*map(float, scores)], similarities, unmatched))
     if corpus.has_long:
         means = columns.means_around(scores, SMOOTHING_RADIUS)
         scores = columns.add_centred(scores, SMOOTHING_WEIGHT, means, long)
@@ -125,6 +128,18 @@ def _choose_weights(corpus: Corpus, *, has_similarities: bool) -> Mapping[str, f
     share, weights = corpus.continued_share, SEMANTIC_WEIGHTS if has_similarities else WEIGHTS
     own = weights["message"] + share * (WEIGHTS["message"] - weights["message"])
     return {**weights, "message": own, "whole": share * weights["whole"]}
+
+
+def _find_unmatched(features: Mapping[str, Values], corpus: Corpus) -> float:
+    """Return how little of the question's words any passage has around it, from 0 to 1.
+
+    In long sessions and long messages this says less: what answers is more than its own words.
+    """
+    covered = float(max(features.get("cov120", (0.0,))))
+    short_share = (1.0 - fmean(map(float, corpus.long))) * max(
+        1.0 - 2.0 * corpus.continued_share, 0.0
+    )
+    return float((1.0 - covered) ** 2 * short_share)
 
 
 RELEVANCE: Final = Relevance(rank=rank)

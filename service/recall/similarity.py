@@ -6,6 +6,8 @@ from typing import Final
 
 #: The weight of similarity relative to the score by words, both in standard deviations.
 WEIGHT: Final = 0.4
+#: What is added to it where no passage has any of the question's words: there words say nothing.
+UNMATCHED_WEIGHT: Final = 1.2
 #: The weight of the rows before and after a row, relative to its own similarity.
 NEIGHBOUR_WEIGHT: Final = 0.5
 #: The least deviation of scores by words: if no row has the question's words, they hardly differ.
@@ -14,9 +16,12 @@ LEAST_DEVIATION: Final = 1.5
 DIGITS: Final = 3
 
 
-def add_similarity(scores: list[float], similarities: Sequence[float | None]) -> list[float]:
+def add_similarity(
+    scores: list[float], similarities: Sequence[float | None], unmatched: float = 0.0
+) -> list[float]:
     """Return scores of rows, given in their order, raised by similarity.
 
+    The weight grows with ``unmatched``, how little of the question any row has in words, up to 1.
     A row whose similarity is None counts as one of average similarity. Without any, scores stay as
     they are.
     """
@@ -34,7 +39,7 @@ def add_similarity(scores: list[float], similarities: Sequence[float | None]) ->
     combined = [
         one + NEIGHBOUR_WEIGHT * other for one, other in zip(standardize(own), around, strict=True)
     ]
-    weight = WEIGHT * max(_deviation(scores), LEAST_DEVIATION)
+    weight = (WEIGHT + UNMATCHED_WEIGHT * unmatched) * max(_deviation(scores), LEAST_DEVIATION)
     pairs = zip(scores, standardize(combined), strict=True)
     return [round(score + weight * value, DIGITS) for score, value in pairs]
 

@@ -79,6 +79,15 @@ def readable(rows: Sequence[Row]) -> set[str]:
     return {message.id for message in read_rows(rows) if message.role is not Role.OTHER}
 
 
+def searchable(rows: Sequence[Row]) -> set[str]:
+    """Return the ids of the rows that a query finds: those that say or call something."""
+    return {
+        message.id
+        for message in read_rows(rows)
+        if message.role is not Role.OTHER and (message.content.strip() or message.tool_calls)
+    }
+
+
 def stored_text(row: Row) -> tuple[str, bool]:
     """Return all that a row says, without blanks, and whether all of it can be read."""
     text, readable = read_content(row["content"]), not is_partial(row["content"])
@@ -170,6 +179,8 @@ def test_pages_account_for_every_message(past: list[Row], query: str, max_tokens
     builder = stored(past)
     answer = recall(builder, query=query, max_tokens=max_tokens)
     assert answer.status == "success"
+    if answer.left_out or answer.messages:
+        assert searchable(past) <= {*shown(answer), *answer.left_out_ids} <= readable(past)
     while answer.next and answer.next[0]["max_tokens"] == max_tokens:
         before, answer = answer.left_out_ids, recall(builder, **answer.next[0])
         assert answer.status == "success"

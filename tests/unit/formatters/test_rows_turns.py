@@ -11,11 +11,20 @@ ROLES = {"h": Role.HUMAN, "a": Role.AI, "t": Role.TOOL, "s": Role.OTHER}
 
 
 def message(spec: str) -> Message:
-    """Read ``name[/run][@minute]``; the name's first letter is the role."""
+    """Read ``name[!call][?result][/run][@minute]``; the name's first letter is the role."""
     rest, _, minute = spec.partition("@")
-    name, _, run = rest.partition("/")
-    moment = START + timedelta(minutes=int(minute)) if minute else None
-    return Message(id=name, role=ROLES[name[0]], content=name, run_id=run or None, timestamp=moment)
+    rest, _, run = rest.partition("/")
+    rest, _, result = rest.partition("?")
+    name, _, call = rest.partition("!")
+    return Message(
+        id=name,
+        role=ROLES[name[0]],
+        content=name,
+        run_id=run or None,
+        timestamp=START + timedelta(minutes=int(minute)) if minute else None,
+        tool_calls=(ToolCall(id=call, name="f", arguments={}),) if call else (),
+        tool_call_id=result or None,
+    )
 
 
 def messages(specs: str) -> list[Message]:
@@ -88,6 +97,8 @@ def test_a_human_comes_first(given: str, expected: str) -> None:
         "a@0 h/r@0",
         "h1/r1@0 h2/r2@0 a1/r1@0 a2/r2@0",
         "h@0 s@0 a@0 t@0",
+        "h0@0 a0@1 t0@2 a1@2 h1@2 a2@3",
+        "h0/r@0 a0/r@1 t0/r@2 a1/r@2 h1/r@2",
     ],
 )
 def test_equal_times_keep_the_order_given(given: str) -> None:
@@ -107,6 +118,9 @@ def test_equal_times_keep_the_order_given(given: str) -> None:
         ("a0 t0 h0", "a0 t0 | h0"),
         ("t0/r1 a0/r2", "t0 | a0"),
         ("h0 h1", "h0 | h1"),
+        ("h0/r a0!c/r h1/r t0?c/r a1/r", "h0 a0 t0 | h1 a1"),
+        ("h0 a0!c h1 a1!d t0?c t1?d", "h0 a0 t0 | h1 a1 t1"),
+        ("h0 a0!c t0?c h1 t1?c", "h0 a0 t0 | h1 t1"),
     ],
 )
 def test_turns(given: str, turns: str) -> None:

@@ -37,11 +37,12 @@ KEY = "The spare key of the cabin lies under the blue flowerpot"
 
 @pytest.fixture
 def ask(make_builder: MakeBuilder, make_request: MakeRequest) -> Any:
-    """Return a function that asks where the key is, after some history."""
+    """Return a function that asks after some history, by default where the key is."""
+    key = "Where is the spare key of the cabin?"
 
-    async def asked(rows: list[Row], **context: Any) -> BuildSuccess:
+    async def asked(rows: list[Row], question: str = key, **context: Any) -> BuildSuccess:
         options = {"strategy": "relevance", "explain": True, "memory_tokens": 400, **context}
-        request = make_request("Where is the spare key of the cabin?", past=rows, **options)
+        request = make_request(question, past=rows, **options)
         content = (await make_builder().build(request)).content
         assert content.status == "success", content
         return content
@@ -78,12 +79,12 @@ async def test_the_passage_that_answers_is_recalled(ask: Any, layout: str) -> No
 
 
 async def test_a_cut_row_of_the_newest_turn_has_no_second_decision(ask: Any) -> None:
-    """Its passage was a candidate for a recall, but the newest turn shows the row."""
+    """Its passages are candidates for a recall, and the newest turn shows the row."""
     rows = history(2, m0=f"The cabin has a key. {'Unrelated. ' * 200}")
     content = await ask(rows, memory_tokens=300)
 
     assert [each.message_ids for each in content.decisions] == [["m0"], ["m1"]]
-    assert content.decisions[0].reason == "message_chars"
+    assert content.decisions[0].reason == "passages"
 
 
 @pytest.mark.parametrize("layout", ["tagged", "chat"])
@@ -297,6 +298,29 @@ async def test_parts_of_cut_rows_have_a_quarter_of_the_tokens(
     assert memory.count("Human: ") == turns
 
 
+@pytest.mark.parametrize("tokens", range(250, 650, 50))
+@pytest.mark.parametrize("later", [0, 2])
+async def test_a_line_of_a_pasted_text_is_found_whatever_the_tokens(
+    ask: Any, tokens: int, later: int
+) -> None:
+    """Also where the whole history fits as its long messages are cut."""
+    parts = {f"part {number}": f"{100 + number * 7}.50" for number in range(60)}
+    pasted = "Our prices:\n" + "\n".join(f"- {part}: {price} EUR" for part, price in parts.items())
+    rows = history(2 + 2 * later, m0=pasted)
+    content = await ask(rows, question="What does part 47 cost?", memory_tokens=tokens)
+
+    assert f"part 47: {parts['part 47']}" in "\n".join(m["content"] for m in content.messages)
+
+
+@pytest.mark.parametrize("asked", ["How much is bolt-M47?", "What's the price of bolt-M47?"])
+async def test_a_code_counts_more_than_the_words_of_a_heading(ask: Any, asked: str) -> None:
+    """The row of a table is found by the only word that others don't have."""
+    table = "| part | price |\n" + "\n".join(f"| bolt-M{n} | {n}.70 EUR |" for n in range(60))
+    content = await ask(history(8, m0=table), question=asked, memory_tokens=250)
+
+    assert "bolt-M47 | 47.70" in "\n".join(recalled(content))
+
+
 async def test_short_arguments_leave_a_history_that_fits_in_its_place(ask: Any) -> None:
     """They need no quarter of the tokens."""
     call = {"id": "c1", "name": "look", "arguments": {"where": "lake", "for": "boat"}}
@@ -320,7 +344,8 @@ async def test_a_beginning_that_is_shown_is_not_recalled_from_elsewhere(ask: Any
 
 async def test_a_newest_turn_that_is_too_large_is_shortened(ask: Any) -> None:
     """What is protected is cut before it exceeds the tokens, and rows of others make way."""
-    content = await ask(history(m58="word " * 90, m59="word " * 90), memory_tokens=120)
+    long = "".join(f"Word {number}. " for number in range(60))
+    content = await ask(history(m58=long, m59=f"No. {long}"), memory_tokens=120)
     reasons = {id_: each.reason for each in content.decisions for id_ in each.message_ids}
 
     assert reasons["m59"] == "shortened"

@@ -15,6 +15,7 @@ from formatters.handles import make_handle, make_summary_handle
 from formatters.model import Row, Summary
 from service.audit.reports import make_report
 from service.build.fetch import MAX_CALL_READS, SCAN_ROWS
+from service.build.fetch_selection import NO_MATCH_NOTE
 from service.build.text_search import fold_case
 from service.builder import ContextBuilder
 from service.config.settings import GatherSettings, MemorySettings, Settings
@@ -104,8 +105,25 @@ async def test_pages_show_each_message_once(builder: ContextBuilder) -> None:
             break
         (content,) = answer.next
 
-    assert len(seen) == len(set(seen)) == 40  # a result without a call is in no turn
+    assert len(seen) == len(set(seen)) == 41  # a result without a call, too
     assert answer.left_out == 0
+
+
+async def test_a_query_finds_results_without_their_call(make_builder: MakeBuilder) -> None:
+    """Those whose call isn't stored, and those that a message of the human precedes."""
+    builder = make_builder()
+    call = {"id": "c1", "name": "search", "arguments": {}}
+    late = {"tool_call_id": "c1", "name": "search"}
+    said = [
+        {**row(0, "AI", "One moment."), "metadata": {"tool_calls": [call]}},
+        row(1, "HUMAN", "Are you there?"),
+        {**row(2, "TOOL", "The zephyr costs 4711 doubloons."), "metadata": late},
+        {**row(3, "TOOL", "The sloop costs 12 florins."), "metadata": {"name": "other"}},
+    ]
+    await builder.history.append("o", said)
+
+    assert ids(await recall(builder, query="zephyr doubloons")) == ["m2"]
+    assert ids(await recall(builder, query="sloop florins")) == ["m3"]
 
 
 async def test_the_first_page_of_a_query_shows_what_is_relevant(builder: ContextBuilder) -> None:
@@ -115,9 +133,8 @@ async def test_the_first_page_of_a_query_shows_what_is_relevant(builder: Context
 
     assert "m6" in ids(answer)
     assert answer.usage.total < 1_000
-    assert answer.left_out_ids == ids(following)
-    assert len({*ids(answer), *ids(following)}) == 40
-    assert following.next == []
+    assert answer.left_out + len(ids(answer)) == 41
+    assert set(ids(following)) <= set(answer.left_out_ids)
 
 
 async def test_of_a_match_that_does_not_fit_a_short_part_is_shown(builder: ContextBuilder) -> None:
@@ -197,8 +214,7 @@ async def test_a_query_that_matches_nothing_says_so(builder: ContextBuilder) -> 
         for max_tokens in (64, 300):
             answer = await recall(builder, query=query, max_tokens=max_tokens)
             assert bool(answer.messages) is bool(answer.left_out) is bool(answer.next) is is_found
-            ending = "\n\n(No messages)\n(not found: no message has a searchable word of the query)"
-            assert answer.text.endswith(ending) is not is_found
+            assert answer.text.endswith(f"\n\n(No messages){NO_MATCH_NOTE}") is not is_found
 
 
 async def test_a_query_needs_room(builder: ContextBuilder) -> None:
@@ -367,6 +383,15 @@ async def test_a_summary_replaces_what_it_covers(builder: ContextBuilder) -> Non
         assert ids(await recall(builder, ids=[handle, "m9"])) == ["m2", "m3", "m9"]
     assert ids(await recall(builder, ids=[make_summary_handle("m2"), "m9"])) == ["m2", "m9"]
     assert not ids(await recall(builder, ids=[make_summary_handle("m1")]))
+
+    answer = await recall(builder, ids=["sum_1"], max_tokens=84)
+    assert answer.next == [{"around": "m3", "before": 0, "after": 200, "max_tokens": 84}]
+    assert answer.text.endswith(f'(more: around="{make_handle("m3")}", before=0, after=200)')
+    assert ids(await recall(builder, **answer.next[0])) == ["m3"]
+    failure = await refused(builder, ids=["sum_1"], lines=[1, 2])
+    assert failure.error.errors == [
+        {"pointer": "/content/lines", "detail": "the id means 2 messages, and lines need one"}
+    ]
 
 
 # --- around a message ------------------------------------------------------------------------

@@ -78,3 +78,17 @@ def test_words_count_as_much_as_ever_in_long_messages() -> None:
         return scores[0] - scores[1]
 
     assert gain(continues=True) > 1.2 * gain(continues=False) > 0
+
+
+def test_similarity_counts_more_where_words_are_missing() -> None:
+    """A row with many names, but no word of the question, gives way to a similar one."""
+    names = "Dear Ann Fontaine, dear Bob Miller, dear Carl Otto, regards, Dora Smith of Paris"
+    said = [(names, 0.2), ("They owe us nothing until the roof is dry", 0.5), ("Well", 0.1)] * 3
+    passages = [Passage(text, Role.HUMAN, None, similarity) for text, similarity in said]
+
+    def lead(question: str) -> float:
+        scores = rank(question, passages)
+        return scores[1] - scores[0]
+
+    assert lead("When is the invoice due?") > 0
+    assert lead("When is the invoice due?") > lead("Well, regards?")
