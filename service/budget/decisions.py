@@ -55,7 +55,7 @@ REASONS: Final = {
     "empty": "it has no text and no tool_calls",
     "tool_only": "it is a tool result, but its turn has no message that calls the tool",
     "offloaded": "it is a long tool result, so that only its beginning and its end are shown",
-    "result_cleared": "its tool result was cleared, because newer messages needed the tokens",
+    "result_cleared": "its tool result was cleared, because too few tokens were left for it",
     "summarized": "a sentence that counts it with others replaces it",
     "in_summary": "a stored summary of it and others replaces it",
     "run_older": "with all newer messages of the run, it exceeds the tokens that the run may use",

@@ -84,7 +84,8 @@ def _problem(strategy: Strategy, name: str, value: object) -> str | None:
         return f"{strategy.name} has no parameter {shown(name)}; it has {listed}{suggestion}"
     is_whole_float = type(value) is int and settable[name] is float
     if type(value) is not settable[name] and not is_whole_float:
-        return f"{name} has to be of the type {settable[name].__name__}, not {shown(value)}"
+        kind = settable[name].__name__
+        return f"{name} of {strategy.name} has to be of the type {kind}, not {shown(value)}"
     if isinstance(value, int | float) and not abs(value) <= MAX_VALUE:
         return f"{name} has to lie between -{MAX_VALUE} and {MAX_VALUE}, not be {shown(value)}"
     return None

@@ -23,6 +23,7 @@ from formatters.model import (
 )
 from formatters.providers.context_management import ContextManagement, find_unsupported_edits
 from formatters.providers.formats import build_provider_request
+from formatters.rows import counted
 from service.budget.decisions import Decision, tally
 from service.budget.fit_blocks import Fitted
 from service.build.gather import Gathered
@@ -301,18 +302,27 @@ def _budget_warnings(plan: Plan, fitted: Fitted, not_read: int) -> Iterator[Warn
             "settings prompts.identity and prompts.sections decide what is in it"
         )
         yield WarningRecord(code="identity_large", detail=detail)
-    limit, used = plan.memory.limit, fitted.total
-    if not (limit and used < LITTLE_USED * available):
-        return
+    if fitted.total < LITTLE_USED * available:
+        yield from _limit_warnings(plan, fitted, not_read)
+
+
+def _limit_warnings(plan: Plan, fitted: Fitted, not_read: int) -> Iterator[WarningRecord]:
+    """Warn of limits of history that leave something out of a context with much room."""
+    used = f"while {fitted.total} of the {plan.window.available} available tokens are used"
+    limit, chars = plan.memory.limit, plan.memory.message_chars
     gone = [d for d in fitted.decisions if d.outcome in {"dropped", "summarized"}]
     beyond = [d for d in gone if d.reason == BEYOND_LIMIT]
-    if beyond and all(d.reason in {BEYOND_LIMIT, CALL_NOT_READ} for d in gone):  # no strategy's
+    # no strategy's
+    if limit and beyond and all(d.reason in {BEYOND_LIMIT, CALL_NOT_READ} for d in gone):
         left_out = tally(beyond)["dropped"] + not_read
+        detail = f"memory_limit, which is {limit}, left {left_out} messages out, {used}"
+        yield WarningRecord(code="memory_limited", detail=f"{detail}; null has no limit")
+    cut = [id_ for d in fitted.decisions if d.reason == "message_chars" for id_ in d.message_ids]
+    if cut:
         detail = (
-            f"memory_limit, which is {limit}, left {left_out} messages out, while {used} of the "
-            f"{available} available tokens are used; null has no limit"
+            f"memory.message_chars, which is {chars}, cut {counted(len(cut), 'message')}, {used}"
         )
-        yield WarningRecord(code="memory_limited", detail=detail)
+        yield WarningRecord(code="messages_cut", detail=f"{detail}; null has no limit")
 
 
 #: Attribute names of OpenTelemetry's conventions.

@@ -128,7 +128,7 @@ def make_plan(
         budget.max_tokens if options.max_tokens is None else options.max_tokens,
         budget.reserve_tokens if options.reserve_tokens is None else options.reserve_tokens,
         pointer=f"{pointer}/reserve_tokens",
-        meant="" if limits or model is None else did_you_mean(model, _entries(models, budget)),
+        meant="" if limits or model is None else _suggest(model, models, budget),
     )
     now, west, time_warnings = _local_time(request, received_at)
     zone = options.memory_timezone or settings.memory.timezone
@@ -173,6 +173,12 @@ def _guard(settings: Settings, requested: str | None) -> Guard:
     """Return the guard of the configured model, or of all if a request names another one."""
     model = settings.budget.model if requested is None else None
     return guard_for(model, gutter=settings.guard == "gutter", role_marks=settings.role_marks)
+
+
+def _suggest(model: str, models: Models, budget: BudgetSettings) -> str:
+    """Suggest a model whose limit is known."""
+    entries = _entries(models, budget).items()
+    return did_you_mean(model, [name for name, limits in entries if limits.max_input])
 
 
 def limits_of(model: str | None, models: Models, budget: BudgetSettings) -> ModelLimits | None:
@@ -235,7 +241,12 @@ def compute_window(
     elif known is None:
         limit = max_tokens or UNKNOWN_MODEL_LIMIT
         if model is not None:
-            detail = f"the limit of {shown(model)} is not known; {limit} tokens are assumed{meant}"
+            used = (
+                f"the {limit} of max_tokens are used"
+                if max_tokens
+                else f"{limit} tokens are assumed"
+            )
+            detail = f"the limit of {shown(model)} is not known; {used}{meant}"
             warnings.append(_warning("unknown_model", detail))
     else:
         limit = min(max_tokens or known, known)

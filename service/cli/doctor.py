@@ -21,7 +21,7 @@ CHECK_SECONDS: Final = 60.0
 #: The remedy for an error, by its class; the first match counts.
 _ADVICE: Final[Mapping[type[ContextBuilderError], str]] = {
     BusError: "check that the server of bus.url runs, and its log",
-    StoreError: "check that store.url can be reached from here",
+    StoreError: "check store.url, and that it can be reached from here",
     ContextBuilderError: "correct the setting: ctxb config show",
 }
 

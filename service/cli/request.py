@@ -124,7 +124,7 @@ def build(ctx: typer.Context, *, options: RequestOptions, as_json: Json = False)
     note on stderr says so.
     """
     settings = start(ctx.obj)
-    request = make_request(options)
+    request = make_request(options, as_json=as_json)
 
     async def built() -> BuildResponse:
         await check_ready(settings)
@@ -175,7 +175,7 @@ def send(
     reached, and 3 if no bus is configured.
     """
     settings = require_shared_bus(start(ctx.obj))
-    request = make_request(options)
+    request = make_request(options, as_json=as_json)
 
     async def sent() -> tuple[BuildResponse, float]:
         async with (
@@ -193,7 +193,7 @@ def send(
     raise typer.Exit(print_response(response, as_json=as_json, show=show))
 
 
-def make_request(options: RequestOptions) -> dict[str, Any]:
+def make_request(options: RequestOptions, *, as_json: bool = True) -> dict[str, Any]:
     """Return the request that the options describe, as it is sent.
 
     Raises:
@@ -202,6 +202,8 @@ def make_request(options: RequestOptions) -> dict[str, Any]:
     """
     if (options.request is None) == (options.text is None):
         raise typer.BadParameter("one of --input and --request is needed")
+    if options.form is not None and not as_json:
+        raise typer.BadParameter("--format goes with --json only")
     content: dict[str, Any] = {}
     if options.timezone_offset is not None:
         content["timezone_offset"] = options.timezone_offset

@@ -335,7 +335,7 @@ async def test_what_would_be_is_shown_and_kept_nowhere(
     page.on("request", lambda request: asked.append(request.url))
     await dragged(page, 0.9, 0.8, 0.7, 0.6, 0.5)
     await expect(page.get_by_text("fewer would be kept")).to_be_visible()
-    await expect(page.get_by_text("Read from the history as it is now")).to_be_visible()
+    await expect(page.get_by_text("Messages read now")).to_be_visible()
     # one request for all places that the slider was dragged over
     assert len([url for url in asked if url.endswith("what-if")]) == 1
     await page.get_by_label("Strategy").select_option("importance")

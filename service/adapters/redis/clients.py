@@ -118,6 +118,8 @@ def _check_url(url: str) -> None:
             f"bus.url: host and port cannot be read; expected a URL like {_EXAMPLE}, with "
             "characters such as / and @ in a password percent-encoded"
         ) from None
+    if not parts.scheme:
+        raise ConfigError(f"bus.url: names no scheme; expected a URL like {_EXAMPLE}")
     if parts.scheme == "unix" and not parts.path:
         raise ConfigError("bus.url: names no socket; one is unix:///run/redis.sock")
     database = parts.path.strip("/")

@@ -91,7 +91,7 @@ function conclusion(then, now, limit) {
     ? `${count(Math.abs(more), "message")} ${more > 0 ? "more" : "fewer"} would be kept`
     : "The same number of messages would be kept";
   const read = (found) => candidates(found) - (found.not_read ?? 0);
-  const history = `Read from the history as it is now: ${number(read(outcomes))} of ${count(all, "message")}`;
+  const history = `Messages read now: ${number(read(outcomes))} of ${number(all)}`;
   const before = `; the build had read ${number(read(then.summary.outcomes))}.`;
   // another model has another limit, unless the request or the settings have one
   const given = now.usage.budget;

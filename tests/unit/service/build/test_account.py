@@ -136,6 +136,22 @@ async def test_a_limit_of_rows_that_leaves_tokens_unused_is_named(
     assert not await details(memory_limit=20, strategy={"name": "window_size", "max_messages": 6})
 
 
+async def test_cut_messages_in_a_context_with_room_are_named(
+    make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """Not where more than half of the tokens are used, nor where no message is cut."""
+    rows = [row(1, "human", "long " * 200), row(2, "ai", "short")]
+
+    async def details(**options: Any) -> list[str]:
+        content = success(await make_builder().build(make_request(past=rows, **options)))
+        return [each.detail for each in content.warnings if each.code == "messages_cut"]
+
+    (detail,) = await details()
+    assert "which is 500, cut 1 message, while" in detail
+    assert not await details(max_tokens=2_000, reserve_tokens=0)
+    assert not await details(layout="chat")
+
+
 def turns_with_calls(count: int) -> list[Row]:
     """Return turns of a question, a call, its result and an answer of some length each."""
     rows: list[Row] = []

@@ -65,12 +65,11 @@ def test_unknown_models_are_warned_of(
 ) -> None:
     """For a model without a known limit, the requested limit is used, else 100,000."""
     room = compute_window("llama-3", limits, max_tokens, None)
+    used = "the 5000 of max_tokens are used" if max_tokens else "100000 tokens are assumed"
 
     assert (room.limit, room.available) == (limit, available)
     assert [warning.code for warning in room.warnings] == ["unknown_model"]
-    assert room.warnings[0].detail == (
-        f"the limit of 'llama-3' is not known; {limit} tokens are assumed"
-    )
+    assert room.warnings[0].detail == (f"the limit of 'llama-3' is not known; {used}")
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,14 @@ def test_options_that_contradict_are_wrong_usage(asked: RequestOptions) -> None:
         make_request(asked)
 
 
+def test_the_body_of_a_call_is_json() -> None:
+    """A format alone would change nothing of what is printed."""
+    asked = RequestOptions(owner="a", text="Hi", form="anthropic")
+    with pytest.raises(typer.BadParameter):
+        make_request(asked, as_json=False)
+    assert make_request(asked)["content"]["context"]["format"] == "anthropic"
+
+
 def test_a_file_of_history_is_the_past() -> None:
     """The rows of a file go along in the request as they are, and bad lines stop it."""
     Path("h.jsonl").write_text('{"role": "HUMAN", "content": "Hi", "id": "1"}\n')

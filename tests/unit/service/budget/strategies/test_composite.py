@@ -96,7 +96,7 @@ def test_parameters_and_lists_are_read() -> None:
         (
             {"name": "window_size", "max_messages": "3"},
             "/max_messages",
-            "^max_messages has to be of the type int, not '3'$",
+            "^max_messages of window_size has to be of the type int, not '3'$",
         ),
         ({"name": "window_size", "max_messages": True}, "/max_messages", "of the type int"),
         ({"name": "importance", "recency_weight": "7"}, "/recency_weight", "of the type float"),
