@@ -28,9 +28,9 @@ _REPAIRED: Final = (
     "result_missing",
     "result_matched",
     "result_moved",
-    "call_renamed",
     "arguments_mended",
     "name_mended",
+    "call_renamed",
     "empty_result",
     "stray_calls",
 )

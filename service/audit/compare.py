@@ -35,8 +35,8 @@ class Change:
     """A value of both builds; None where one of them has none."""
 
     name: str
-    a: str | int | float | None
-    b: str | int | float | None
+    a: str | bool | int | float | None
+    b: str | bool | int | float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,6 +69,8 @@ def check_message(given: object, place: str) -> None:
         suggestion = did_you_mean(str(role), ROLES)
         if not role and isinstance(row.get("type"), str):  # OpenAI's Responses API
             suggestion = f"; convert items such as {shown(row['type'])} to chat messages"
+        elif role == "function":  # before OpenAI's API had tools
+            suggestion = "; convert function_call and its result to tool_calls and the role tool"
         raise MessageError(f"{place} {problem}: it needs one of {known}{suggestion}")
     if not any(key in row for key in _CONTENT):
         slip = slip_of("content", row)

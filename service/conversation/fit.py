@@ -322,10 +322,12 @@ def _call_change(item: Item) -> str:
     """Return the reason for a change of calls."""
     *_, before = item.shape.read(item.given, item.name)
     for call, now in zip(before.tool_calls, item.messages[-1].tool_calls, strict=False):
-        if call.id != now.id:
-            return "call_renamed"
+        if call.arguments != now.arguments:
+            break
         if call.name != now.name:
             return "name_mended"
+        if call.id != now.id:
+            return "call_renamed"
     return "arguments_mended"
 
 

@@ -351,6 +351,7 @@ def test_a_call_without_an_id_keeps_its_result() -> None:
         ),
         ({"role": "assistant", "tool_calls": {"id": "c"}}, "at 'tool_calls': write a list of c"),
         ({"type": "function_call"}, "convert items such as 'function_call' to chat messages"),
+        ({"role": "function", "name": "f", "content": "x"}, "to tool_calls and the role tool"),
     ],
 )
 def test_what_would_be_lost_is_refused(message: dict[str, Any], error: str) -> None:
