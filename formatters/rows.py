@@ -4,7 +4,7 @@ Malformed rows never raise.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain, groupby
@@ -326,19 +326,32 @@ def _split_runs(messages: Iterable[Message]) -> Iterator[tuple[Message, ...]]:
     """Yield the messages of each turn; a late result is in the turn of its call."""
     turns: list[list[Message]] = []
     open_turns: dict[str | None, list[Message]] = {}
-    #: The turns of calls that have no result yet, by run and id.
-    callers: dict[tuple[str | None, str | None], list[Message]] = {}
     for message in messages:
-        run = message.run_id
-        turn = open_turns.get(run)
-        if message.role is Role.TOOL:
-            turn = callers.pop((run, read_result_id(message)), turn)
+        turn = open_turns.get(message.run_id)
         if turn is None or message.role is Role.HUMAN:
-            turn = open_turns[run] = []
+            turn = open_turns[message.run_id] = []
             turns.append(turn)
         turn.append(message)
-        callers |= {(run, call): turn for call in _calls_of(message)}
-    return map(tuple, turns)
+    _move_late_results(turns)
+    return map(tuple, filter(None, turns))
+
+
+#: A run with the id of one of its calls, or with None if it has any.
+_RunCall = tuple[str | None, str | None]
+
+
+def _move_late_results(turns: Iterable[list[Message]]) -> None:
+    """Move results that have no call in their turn to the turn of a call that waits for them."""
+    waiting: dict[_RunCall, list[Message]] = {}
+    for turn in turns:
+        calls = _list_calls(turn)
+        results = [(m.run_id, read_result_id(m)) for m in turn if m.role is Role.TOOL]
+        for call in results:
+            if call not in calls and (earlier := waiting.pop(call, None)):
+                late = [m for m in turn if m.role is Role.TOOL and read_result_id(m) == call[1]]
+                earlier += late
+                turn[:] = [m for m in turn if m not in late]
+        waiting |= {(run, id_): turn for run, id_ in calls.difference(results) if id_ is not None}
 
 
 def _consecutive_turns(messages: tuple[Message, ...]) -> tuple[Turn, ...] | None:
@@ -513,11 +526,13 @@ def sort_messages(messages: Iterable[Message]) -> tuple[Message, ...]:
     timed.sort(key=lambda pair: (pair[0] is not None, pair[0]))
     ordered: list[Message] = []
     last_roles: dict[str | None, Role] = {}
+    calls: set[_RunCall] = set()
     for _, pairs in groupby(timed, key=lambda pair: pair[0]):
         group = [message for _, message in pairs]
         if len(group) > 1:
-            group = _sort_simultaneous(group, last_roles)
+            group = _sort_simultaneous(group, last_roles, calls)
         last_roles |= {m.run_id: m.role for m in group if m.role is not Role.OTHER}
+        calls |= _list_calls(group)
         ordered += group
     return tuple(ordered)
 
@@ -528,8 +543,12 @@ def _is_sorted(messages: Sequence[Message]) -> bool:
     return None not in times and all(map(lt, times, times[1:]))
 
 
+def _list_calls(messages: Iterable[Message]) -> set[_RunCall]:
+    return {(message.run_id, call) for message in messages for call in _calls_of(message)}
+
+
 def _sort_simultaneous(
-    messages: list[Message], last_roles: Mapping[str | None, Role]
+    messages: list[Message], last_roles: Mapping[str | None, Role], earlier_calls: Set[_RunCall]
 ) -> list[Message]:
     """Put human messages first; ``last_roles`` has the last earlier role of each run.
 
@@ -537,14 +556,12 @@ def _sort_simultaneous(
     """
     humans: dict[str | None, int] = {}
     ranks: list[tuple[int, bool]] = []
-    calls: set[tuple[str | None, str | None]] = set()
-    #: The runs that go on here: with a result of an earlier call.
+    earlier_calls = earlier_calls - _list_calls(messages)
+    #: The runs of which a result of an earlier call was here.
     goes_on: set[str | None] = set()
     for index, message in enumerate(messages):
         run = message.run_id
-        calls |= {(run, call) for call in _calls_of(message)}
-        has_call = (run, read_result_id(message)) in calls
-        if message.role is Role.TOOL and run in last_roles and not has_call:
+        if message.role is Role.TOOL and (run, read_result_id(message)) in earlier_calls:
             goes_on.add(run)
         # after a human message, what comes next can be the answer to that one
         is_first = last_roles.get(run) is not Role.HUMAN and run not in goes_on

@@ -47,6 +47,8 @@ MAX_EXPLAINED: Final = 1_000
 #: If all of history fits, but not what its turns cut, the least share of its tokens that has to be
 #: left for that; with less, only the newest turns are shown, and the rest may be recalled.
 LEAST_FOR_PARTS: Final = 0.25
+#: The least tokens of a narrow passage in a block of its own, about.
+TOKENS_FOR_PART: Final = 130
 #: The tokens that recalled rows have beside a long newest turn, whose messages are cut: about those
 #: of two passages, or what this share leaves, if that is less. See bench/recall/README.md.
 TOKENS_BESIDE_TURN: Final = 330
@@ -85,12 +87,10 @@ def fit_recall(block: Block, request: RecallInput, room: int, count: Count) -> F
         hidden = 0 if block.native else _estimate_hidden(block, request.rows)
         if not hidden:
             return fitted
-        least = 0 if request.strategy.stable_prefix else min(hidden, room * LEAST_FOR_PARTS)
+        share = max(room * LEAST_FOR_PARTS, TOKENS_FOR_PART)
+        least = 0 if request.strategy.stable_prefix else min(hidden, share)
         if room - block_tokens(fitted.block, count) >= least:
-            recalled = _with_recalled(block, fitted, request, room, count)
-            # else no part fits beside all turns
-            if request.strategy.stable_prefix or (recalled.recall and recalled.recall.rows.sent):
-                return recalled
+            return _with_recalled(block, fitted, request, room, count)
     newest = replace(block, entries=entries)
     tokens = room - fixed_tokens(newest, count)
     recent = request.strategy.recent(make_groups(newest, count), tokens)

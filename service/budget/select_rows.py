@@ -24,6 +24,11 @@ FURTHER_SHARE: Final = 0.8
 #: It is below `FURTHER_SHARE`, so that another passage that answers comes before them.
 BESIDE_SHARE: Final = 0.75
 
+#: The passages of each row that are ranked if all rows have more than the second number together:
+#: caches have room for several such histories.
+FEW_PASSAGES: Final = 40
+MANY_PASSAGES: Final = 1_000
+
 #: The least tokens for a narrower passage of a row that doesn't fit, and the most rows of which one
 #: is tried. Only while nothing is selected: later ones cost more than they gain.
 NARROW_TOKENS: Final = 30
@@ -124,17 +129,22 @@ def continues_code(form: Entry) -> bool:
 
 def score_forms(rows: Sequence[Entry], rank: RankRows) -> Forms:
     """Score the forms of rows."""
+    entries, row_of = list_forms(rows)
+    return Forms(rows, entries, rank([form.passage for form in entries if form.passage]), row_of)
+
+
+def list_forms(rows: Sequence[Entry]) -> tuple[Sequence[Entry], Sequence[int]]:
+    """Return the forms of rows, and the row of each by its index."""
     if not any(map(attrgetter("passages"), rows)):
-        scores = rank([row.passage for row in rows if row.passage])
-        return Forms(rows, rows, scores, range(len(rows)))
+        return rows, range(len(rows))
     entries: list[Entry] = []
     row_of: list[int] = []
+    most = FEW_PASSAGES if sum([len(row.passages) for row in rows]) > MANY_PASSAGES else None
     for index, row in enumerate(rows):
-        forms = row.passages or (row,)
+        forms = row.passages[:most] or (row,)
         entries += forms
         row_of += [index] * len(forms)
-    scores = rank([form.passage for form in entries if form.passage])
-    return Forms(rows, entries, scores, row_of)
+    return entries, row_of
 
 
 @dataclass(slots=True)

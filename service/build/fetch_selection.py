@@ -22,6 +22,7 @@ from service.budget.counting import (
 from service.budget.select_rows import (
     Forms,
     RankRows,
+    list_forms,
     make_key,
     make_narrower,
     score_forms,
@@ -36,6 +37,7 @@ from service.ports.services import TokenCounter
 from service.recall.ranking import find_matches
 from service.wire.recall import (
     MAX_AROUND,
+    MAX_IDS,
     MAX_LEFT_OUT,
     MAX_PAGE,
     MAX_TOKENS,
@@ -162,7 +164,7 @@ class Selector:
         # turns keep the rows of a run together, also where runs overlap
         order = {message.id: index for index, message in enumerate(facts.history)}
         rows = sorted(entries, key=lambda row: order[row.messages[0].id])
-        passages = [f.passage for row in rows for f in row.passages or (row,) if f.passage]
+        passages = [form.passage for form in list_forms(rows)[0] if form.passage]
         matches = find_matches(facts.current_input, passages, self.plan.now)
         if not facts.similarities and not any(matches):
             return RecallPage(not_found=NO_MATCH_NOTE)
@@ -231,17 +233,17 @@ class Selector:
             taken += 1
         left_out = [message.id for message in messages[taken:]]
         if entries and left_out:
-            more.append(self._continue_ids(left_out, len(messages)))
+            more.append(self._continue_ids(left_out))
         return RecallPage(
             entries=entries, left_out=left_out, more=more, lines=lines, not_found=not_found
         )
 
-    def _continue_ids(self, left_out: Sequence[str], found: int) -> Change:
+    def _continue_ids(self, left_out: Sequence[str]) -> Change:
         """Return the change that goes on with messages that were left out.
 
-        Those of a summary are neighbours, and too many for ``ids``: their first one is named.
+        More than ``ids`` may have are neighbours, those of a summary.
         """
-        if found <= len(self._content.ids or ()):
+        if len(left_out) <= MAX_IDS:
             return {"ids": left_out, "lines": None}
         return {"ids": None, "around": left_out[0], "before": 0, "after": MAX_AROUND}
 
@@ -329,8 +331,11 @@ class Selector:
             return ""
         if "max_tokens" in change:  # which is not the model's to change
             return TOO_FEW_NOTE
-        ids = change.get("ids") or ()
+        ids: Sequence[str] = change.get("ids") or ()
         if len(ids) > 1 or (ids and change["lines"] is None):
+            name = self.names.of(ids[0])
+            if name and not {ids[0], name}.intersection(self._content.ids or ()):  # of a summary
+                return f'\n(more: around="{name}", before=0, after={len(ids) - 1})'
             return f"\n(more: {len(ids)} of the ids)"
         arguments = {key: value for key, value in change.items() if value is not None}
         for key in {"around", "older_than", "ids"} & arguments.keys():

@@ -22,11 +22,12 @@ NEAR_TOKENS: Final = (100, 300)
 FAR_TOKENS: Final = 2500
 #: Distances up to which words of the question count as close to a passage, in tokens.
 COVERAGE_TOKENS: Final = (120, 400)
-#: How often a code counts, such as "HAT083", or a number of four digits or more that is no year, if
-#: no more than these passages have it: it says which one is meant. Neighbours may overlap.
+#: How often a code counts, such as "HAT083", or a number of as many digits that is no year, if no
+#: more than these passages have it: it says which one is meant. Neighbours may overlap.
 CODE_WEIGHT: Final = 3.0
+CODE_DIGITS: Final = 4
 CODE_PASSAGES: Final = 2
-_CODE: Final = re.compile(r"(?=\w*\d)\w*[^\W\d]\w*|(?!(?:19|20)\d\d$)\d{4,}")
+_YEAR: Final = re.compile(r"(?:19|20)\d\d")
 
 #: A question about what the assistant said or did, in English, unless it is about what the human
 #: said.
@@ -55,7 +56,13 @@ class _Search:
     def find_boost(self, stem: str) -> float:
         """Return how often a stem of the question counts."""
         is_rare = 0 < len(self.postings[stem]) <= CODE_PASSAGES
-        return CODE_WEIGHT if is_rare and _CODE.fullmatch(stem) else 1.0
+        return CODE_WEIGHT if is_rare and _is_code(stem) else 1.0
+
+
+def _is_code(stem: str) -> bool:
+    if not stem.isdigit():
+        return any(map(str.isdigit, stem))
+    return len(stem) >= CODE_DIGITS and not _YEAR.fullmatch(stem)
 
 
 def compute_features(question: Question, corpus: Corpus) -> dict[str, Values]:

@@ -79,6 +79,7 @@ def test_time_orders(given: str, expected: str) -> None:
         ("h0@0 a0@0 a1@1 h1@1", "h0 a0 h1 a1"),
         ("h0/r@0 a0/r@0 a1/r@1 h1/r@1", "h0 a0 h1 a1"),
         ("h0@0 s@0 a0@1 h1@1", "h0 s a0 h1"),
+        ("h9@0 a9@0 t0?c@1 a0!c@1 h0@1", "h9 a9 h0 t0 a0"),
     ],
 )
 def test_a_human_comes_first(given: str, expected: str) -> None:
@@ -97,8 +98,8 @@ def test_a_human_comes_first(given: str, expected: str) -> None:
         "a@0 h/r@0",
         "h1/r1@0 h2/r2@0 a1/r1@0 a2/r2@0",
         "h@0 s@0 a@0 t@0",
-        "h0@0 a0@1 t0@2 a1@2 h1@2 a2@3",
-        "h0/r@0 a0/r@1 t0/r@2 a1/r@2 h1/r@2",
+        "h0@0 a0!c@1 t0?c@2 a1@2 h1@2 a2@3",
+        "h0/r@0 a0!c/r@1 t0?c/r@2 a1/r@2 h1/r@2",
     ],
 )
 def test_equal_times_keep_the_order_given(given: str) -> None:
@@ -121,6 +122,8 @@ def test_equal_times_keep_the_order_given(given: str) -> None:
         ("h0/r a0!c/r h1/r t0?c/r a1/r", "h0 a0 t0 | h1 a1"),
         ("h0 a0!c h1 a1!d t0?c t1?d", "h0 a0 t0 | h1 a1 t1"),
         ("h0 a0!c t0?c h1 t1?c", "h0 a0 t0 | h1 t1"),
+        ("h0 a0!c h1 t1?c a1!c", "h0 a0 | h1 t1 a1"),
+        ("h0 a0!c h1 t1 a1!d", "h0 a0 | h1 t1 a1"),
     ],
 )
 def test_turns(given: str, turns: str) -> None:

@@ -358,8 +358,8 @@ async def test_pruned_rows_and_those_of_others_are_not_there(builder: ContextBui
     assert ids(await recall(builder, ids=["m2"], conversation="d")) == []
 
 
-async def test_a_summary_replaces_what_it_covers(builder: ContextBuilder) -> None:
-    """By its id or its handle, also by that of a summary that it replaced."""
+def with_summary(builder: ContextBuilder, *message_ids: str) -> ContextBuilder:
+    """Return the builder with a summary of these messages, `sum_1`."""
 
     class Summaries:
         async def read(self, owner_key: str, conversation_id: str | None = None) -> list[Summary]:
@@ -368,7 +368,7 @@ async def test_a_summary_replaces_what_it_covers(builder: ContextBuilder) -> Non
                 id="sum_1",
                 owner_key="o",
                 text="They spoke.",
-                message_ids=("m2", "m3"),
+                message_ids=message_ids,
                 tokens=3,
                 created=NOW,
                 summarizer="test",
@@ -377,21 +377,47 @@ async def test_a_summary_replaces_what_it_covers(builder: ContextBuilder) -> Non
             return [summary]
 
     kept: Any = Summaries()
-    builder = replace(builder, sources=replace(builder.sources, summaries=kept))
+    return replace(builder, sources=replace(builder.sources, summaries=kept))
+
+
+async def test_a_summary_replaces_what_it_covers(builder: ContextBuilder) -> None:
+    """By its id or its handle, also by that of a summary that it replaced."""
+    builder = with_summary(builder, "m2", "m3")
     assert ids(await recall(builder, ids=["sum_1"])) == ["m2", "m3"]
     for handle in (make_handle("sum_1"), make_summary_handle("m3")):
         assert ids(await recall(builder, ids=[handle, "m9"])) == ["m2", "m3", "m9"]
     assert ids(await recall(builder, ids=[make_summary_handle("m2"), "m9"])) == ["m2", "m9"]
     assert not ids(await recall(builder, ids=[make_summary_handle("m1")]))
 
-    answer = await recall(builder, ids=["sum_1"], max_tokens=84)
-    assert answer.next == [{"around": "m3", "before": 0, "after": 200, "max_tokens": 84}]
-    assert answer.text.endswith(f'(more: around="{make_handle("m3")}", before=0, after=200)')
-    assert ids(await recall(builder, **answer.next[0])) == ["m3"]
     failure = await refused(builder, ids=["sum_1"], lines=[1, 2])
     assert failure.error.errors == [
         {"pointer": "/content/lines", "detail": "the id means 2 messages, and lines need one"}
     ]
+
+
+async def test_a_summary_that_does_not_fit_is_shown_bit_by_bit(make_builder: MakeBuilder) -> None:
+    """With what is left of it; more than a recall accepts are its neighbours, from the next on."""
+    builder = make_builder()
+    said = rows(130)
+    await builder.history.append("o", said)
+    builder = with_summary(builder, *[str(row["id"]) for row in said[:120]])
+    seen: list[str] = []
+    content: dict[str, Any] = {"ids": ["sum_1"], "max_tokens": 300}
+    for place in range(30):
+        answer = await recall(builder, **content)
+        seen += ids(answer)
+        if place == 0:
+            name = make_handle(answer.left_out_ids[0])
+            assert answer.text.endswith(f'(more: around="{name}", before=0, after=200)')
+        if not answer.next:
+            break
+        (content,) = answer.next
+
+    assert seen == [row["id"] for row in said]
+
+    answer = await recall(with_summary(builder, "m2", "m3"), ids=["sum_1"], max_tokens=84)
+    assert answer.next == [{"ids": ["m3"], "max_tokens": 84}]
+    assert answer.text.endswith(f'(more: around="{make_handle("m3")}", before=0, after=0)')
 
 
 # --- around a message ------------------------------------------------------------------------
