@@ -344,14 +344,16 @@ def _move_late_results(turns: Iterable[list[Message]]) -> None:
     """Move results that have no call in their turn to the turn of a call that waits for them."""
     waiting: dict[_RunCall, list[Message]] = {}
     for turn in turns:
-        calls = _list_calls(turn)
-        results = [(m.run_id, read_result_id(m)) for m in turn if m.role is Role.TOOL]
-        for call in results:
-            if call not in calls and (earlier := waiting.pop(call, None)):
-                late = [m for m in turn if m.role is Role.TOOL and read_result_id(m) == call[1]]
-                earlier += late
-                turn[:] = [m for m in turn if m not in late]
-        waiting |= {(run, id_): turn for run, id_ in calls.difference(results) if id_ is not None}
+        calls, own, answered = _list_calls(turn), list[Message](), set[_RunCall]()
+        for message in turn:
+            place = own
+            if message.role is Role.TOOL:
+                call = (message.run_id, read_result_id(message))
+                answered.add(call)
+                place = own if call in calls else waiting.pop(call, own)
+            place.append(message)
+        turn[:] = own
+        waiting |= {(run, id_): turn for run, id_ in calls - answered if id_ is not None}
 
 
 def _consecutive_turns(messages: tuple[Message, ...]) -> tuple[Turn, ...] | None:
@@ -552,7 +554,8 @@ def _sort_simultaneous(
 ) -> list[Message]:
     """Put human messages first; ``last_roles`` has the last earlier role of each run.
 
-    Messages without a time of their own stay after the one before them.
+    In a run, those after a result of one of ``earlier_calls`` stay in their place. Messages without
+    a time of their own stay after the one before them.
     """
     humans: dict[str | None, int] = {}
     ranks: list[tuple[int, bool]] = []

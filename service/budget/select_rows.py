@@ -129,14 +129,9 @@ def continues_code(form: Entry) -> bool:
 
 def score_forms(rows: Sequence[Entry], rank: RankRows) -> Forms:
     """Score the forms of rows."""
-    entries, row_of = list_forms(rows)
-    return Forms(rows, entries, rank([form.passage for form in entries if form.passage]), row_of)
-
-
-def list_forms(rows: Sequence[Entry]) -> tuple[Sequence[Entry], Sequence[int]]:
-    """Return the forms of rows, and the row of each by its index."""
     if not any(map(attrgetter("passages"), rows)):
-        return rows, range(len(rows))
+        scores = rank([row.passage for row in rows if row.passage])
+        return Forms(rows, rows, scores, range(len(rows)))
     entries: list[Entry] = []
     row_of: list[int] = []
     most = FEW_PASSAGES if sum([len(row.passages) for row in rows]) > MANY_PASSAGES else None
@@ -144,7 +139,8 @@ def list_forms(rows: Sequence[Entry]) -> tuple[Sequence[Entry], Sequence[int]]:
         forms = row.passages[:most] or (row,)
         entries += forms
         row_of += [index] * len(forms)
-    return entries, row_of
+    scores = rank([form.passage for form in entries if form.passage])
+    return Forms(rows, entries, scores, row_of)
 
 
 @dataclass(slots=True)

@@ -312,7 +312,7 @@ def _limit_warnings(plan: Plan, fitted: Fitted, not_read: int) -> Iterator[Warni
     limit, chars = plan.memory.limit, plan.memory.message_chars
     gone = [d for d in fitted.decisions if d.outcome in {"dropped", "summarized"}]
     beyond = [d for d in gone if d.reason == BEYOND_LIMIT]
-    # no strategy's
+    # nothing that a strategy chose to leave out
     if limit and beyond and all(d.reason in {BEYOND_LIMIT, CALL_NOT_READ} for d in gone):
         left_out = tally(beyond)["dropped"] + not_read
         detail = f"memory_limit, which is {limit}, left {left_out} messages out, {used}"

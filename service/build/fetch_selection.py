@@ -22,7 +22,6 @@ from service.budget.counting import (
 from service.budget.select_rows import (
     Forms,
     RankRows,
-    list_forms,
     make_key,
     make_narrower,
     score_forms,
@@ -163,13 +162,13 @@ class Selector:
             return RecallPage()
         # turns keep the rows of a run together, also where runs overlap
         order = {message.id: index for index, message in enumerate(facts.history)}
-        rows = sorted(entries, key=lambda row: order[row.messages[0].id])
-        passages = [form.passage for form in list_forms(rows)[0] if form.passage]
+        entries.sort(key=lambda row: order[row.messages[0].id])
+        rows = [*map(self._with_handles, entries)]
+        forms, narrower = score_forms(rows, rank), make_narrower(rows, rank)
+        passages = [form.passage for form in forms.entries if form.passage]
         matches = find_matches(facts.current_input, passages, self.plan.now)
         if not facts.similarities and not any(matches):
             return RecallPage(not_found=NO_MATCH_NOTE)
-        rows = [*map(self._with_handles, rows)]
-        forms, narrower = score_forms(rows, rank), make_narrower(rows, rank)
         room, page = self._room - fixed_tokens(block, self._count), self._content.page
         passed = {index for index, row in enumerate(rows) if self._is_excluded(row)}
         keys = {make_key(form) for i in passed for form in rows[i].passages or (rows[i],)}
@@ -241,7 +240,7 @@ class Selector:
     def _continue_ids(self, left_out: Sequence[str]) -> Change:
         """Return the change that goes on with messages that were left out.
 
-        More than ``ids`` may have are neighbours, those of a summary.
+        More than a recall accepts are those of a summary, so they are neighbours.
         """
         if len(left_out) <= MAX_IDS:
             return {"ids": left_out, "lines": None}
