@@ -108,13 +108,15 @@ def _message_entry(messages: Sequence[Message], view: MemoryView, guard: Guard) 
     message, limit = messages[0], view.message_chars
     # after one blank, a name is mostly a single token
     speaker = " Human" if message.role is Role.HUMAN else f" {view.assistant_name}"
-    entry = _entry(f"{speaker}:{format_row([message], view, guard)}", messages, view)
+    shown = f"{speaker}:{format_row([message], view, guard)}"
     if not _is_split(limit):
-        return entry
-    if len(message.content) > LEAST_CHARS:
-        entry = _with_split(
-            entry, lambda chars: _message_entry(messages, _limited(view, chars), guard)
-        )
+        return _entry(shown, messages, view)
+
+    def split(chars: int) -> tuple[Entry, ...]:
+        return _message_entry(messages, _limited(view, chars), guard).passages
+
+    is_long = len(message.content) > LEAST_CHARS
+    entry = _entry(shown, messages, view, split=split if is_long else None)
     arguments = list_arguments(message.tool_calls)
     spans = _find_long(message.content, limit)
     if not spans and not arguments:
@@ -157,14 +159,16 @@ def _format_calling(message: Message, arguments: str, guard: Guard) -> str:
 
 def _result_entry(result: Message, row: Sequence[Message], view: MemoryView, guard: Guard) -> Entry:
     """Return the entry of a tool result under the row with its call."""
-    entry = _entry(f" {format_result(result, row, view, guard)}", [result], view)
+    shown = f" {format_result(result, row, view, guard)}"
     limit = view.tool_result_chars
     if not _is_split(limit):
-        return entry
-    if len(result.content) > LEAST_CHARS:
-        entry = _with_split(
-            entry, lambda chars: _result_entry(result, row, _limited(view, chars), guard)
-        )
+        return _entry(shown, [result], view)
+
+    def split(chars: int) -> tuple[Entry, ...]:
+        return _result_entry(result, row, _limited(view, chars), guard).passages
+
+    is_long = len(result.content) > LEAST_CHARS
+    entry = _entry(shown, [result], view, split=split if is_long else None)
     spans, whole = _find_long(result.content, limit), replace(view, tool_result_chars=None)
 
     def join(indices: Sequence[int]) -> Entry:
@@ -185,11 +189,6 @@ def _with_passages(
         passage = said and said._replace(continues_code=True)
         passages[index] = replace(passages[index], passage=passage)
     return replace(entry, passages=tuple(passages), join=join) if passages else entry
-
-
-def _with_split(entry: Entry, make: Callable[[int], Entry]) -> Entry:
-    """Return an entry that can be split; ``make`` returns it with another limit of characters."""
-    return replace(entry, split=lambda chars: make(chars).passages)
 
 
 def _limited(view: MemoryView, chars: int) -> MemoryView:
@@ -218,7 +217,13 @@ def _form(text: str, messages: Sequence[Message], view: MemoryView, index: int, 
     return replace(entry, reasons={**entry.reasons, message.id: reason})
 
 
-def _entry(text: str, messages: Sequence[Message], view: MemoryView, index: int = 0) -> Entry:
+def _entry(
+    text: str,
+    messages: Sequence[Message],
+    view: MemoryView,
+    index: int = 0,
+    split: Callable[[int], tuple[Entry, ...]] | None = None,
+) -> Entry:
     """Return an entry; ``index`` is that of its first passage in the row."""
     first = messages[0]
     said = text.partition(":")[2].strip()
@@ -229,6 +234,7 @@ def _entry(text: str, messages: Sequence[Message], view: MemoryView, index: int 
         reasons=find_reasons(messages, view)[0],
         day=format_day(first.timestamp, view.minutes_west),
         passage=Passage(said, first.role, first.timestamp, continues=index > 0),
+        split=split,
     )
 
 

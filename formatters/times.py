@@ -1,6 +1,7 @@
 """Parse the times that callers send, and format times for models."""
 
 from datetime import UTC, datetime, timedelta, timezone
+from functools import cache
 from typing import Final
 
 #: One day, in minutes; the offset of a time zone is smaller.
@@ -53,9 +54,15 @@ def to_local_time(moment: datetime, minutes_west: int) -> datetime:
     A time too near the edge of the calendar to be shifted stays in UTC.
     """
     try:
-        return moment.astimezone(timezone(timedelta(minutes=-minutes_west)))
+        return moment.astimezone(_zone(minutes_west))
     except OverflowError:
         return moment.astimezone(UTC)
+
+
+@cache
+def _zone(minutes_west: int) -> timezone:
+    """Return a zone; there are fewer than 3,000."""
+    return timezone(timedelta(minutes=-minutes_west))
 
 
 def format_stamp(moment: datetime | None, minutes_west: int = 0) -> str:

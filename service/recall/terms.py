@@ -239,10 +239,11 @@ def detect_language(words: Iterable[str]) -> str:
 
 def detect_language_of(texts: Iterable[str]) -> str:
     """Return the language with the most stop words in these texts, which may be counted before."""
-    total, by_language = 0, Counter[str]()
+    total, by_language = 0, dict[str, int]()
     for counted in map(_count_in_text, texts):
         total += counted.words
-        by_language.update(counted.by_language)
+        for language, number in counted.by_language.items():  # `Counter` takes twice as long
+            by_language[language] = by_language.get(language, 0) + number
     return _choose_language(_StopWords(total, by_language))
 
 
@@ -262,9 +263,11 @@ def _count_stop_words(words: Iterable[str]) -> _StopWords:
 
 def _choose_language(counted: _StopWords) -> str:
     hits = counted.by_language
-    # of languages with equal shares, English or else the first
-    best = max(STOP_WORDS, key=lambda language: (hits.get(language, 0), language == DEFAULT))
-    return best if hits.get(best, 0) >= LEAST_SHARE * counted.words else DEFAULT
+    most = max(hits.values(), default=0)
+    if hits.get(DEFAULT, 0) == most or most < LEAST_SHARE * counted.words:
+        return DEFAULT
+    # of languages with equal shares the first
+    return next(language for language in STOP_WORDS if hits.get(language) == most)
 
 
 def without_stop_words(plain: Iterable[str], language: str) -> Iterator[str]:

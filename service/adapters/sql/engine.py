@@ -1,23 +1,21 @@
 """Transactions on an SQL database: concurrency, cancellation and errors, for every database."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Dialect, Engine, Executable, Result
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from service.adapters.sql.local import LocalReader
 from service.errors import SchemaError, StoreError
 
 T = TypeVar("T")
 
 #: Work done on the connection of one transaction.
 Work = Callable[[AsyncConnection], Awaitable[T]]
-#: The parameters of a statement.
-Values = Mapping[str, object] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +26,8 @@ class Driver:
     name: str
     #: Its connections begin and end no transactions themselves.
     engine: AsyncEngine
-    #: Reads a file in the calling thread; None for a server. Its connections are as the others.
-    local: Engine | None
+    #: Reads a file in the calling thread; None for a server.
+    local: LocalReader | None
     #: Begins a transaction that only reads, and sees one state of the database.
     begin_read: str
     #: Begins a transaction that writes; after locking an owner it sees what was committed before.
@@ -78,13 +76,13 @@ class Database:
 
         With ``by_index`` its statements are planned for the indexes that they are written for,
         whatever the statistics: for those that fetch rows by their ids, or write or sort ranges.
-        With ``at_once`` the work waits for nothing but its statements, and takes all of their rows:
-        of a file it is done in one step of a thread, where each statement would need several.
+        With ``at_once`` the work is one for `LocalReader.read`: of a file it is done in one step of
+        a thread, where each statement would need several.
         """
         await self._readers.acquire()
         begin = self.driver.begin_read + (self.driver.by_index if by_index else "")
         local = self.driver.local if at_once else None
-        reading = asyncio.to_thread(self._run_locally, local, begin, work) if local else None
+        reading = asyncio.to_thread(self._read_locally, local, begin, work) if local else None
         return await self._finish(reading or self._run(begin, work), self._readers)
 
     async def write(self, work: Work[T], *, by_index: bool = False) -> T:
@@ -103,7 +101,7 @@ class Database:
         with self._errors():
             await self.driver.engine.dispose()
             if self.driver.local:
-                self.driver.local.dispose()
+                self.driver.local.close()
 
     async def _finish(self, transaction: Coroutine[None, None, T], slot: asyncio.Semaphore) -> T:
         """Wait for a transaction, then release its slot; cancelling the wait doesn't cancel it.
@@ -138,18 +136,10 @@ class Database:
                     raise
                 return result
 
-    def _run_locally(self, engine: Engine, begin: str, work: Work[T]) -> T:
+    def _read_locally(self, local: LocalReader, begin: str, work: Work[T]) -> T:
         """Do what `_run` does, in the calling thread."""
-        with self._errors(), engine.connect() as connection:
-            driver: Any = connection.connection.driver_connection
-            try:
-                driver.execute(begin)
-                result = _finish_now(work(cast("AsyncConnection", _Local(connection))))
-                driver.execute("COMMIT")
-            except BaseException:
-                connection.invalidate()
-                raise
-            return result
+        with self._errors():
+            return local.read(begin, work)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -161,38 +151,3 @@ class Database:
                 cause = f"its tables are not those of its revision: {cause}"
             chained = error if self.driver.chained else None
             raise kind(f"{self.name}: {cause}") from chained
-
-
-class _Local:
-    """The part of an `AsyncConnection` that reading needs, without waiting."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    @property
-    def dialect(self) -> Dialect:
-        """Return the dialect of the database."""
-        return self._connection.dialect
-
-    async def execute(self, statement: Executable, values: Values = None) -> Result[Any]:
-        """Execute a statement."""
-        return self._connection.execute(statement, values)
-
-    async def scalar(self, statement: Executable, values: Values = None) -> object:
-        """Return the first value of a statement's first row."""
-        return self._connection.scalar(statement, values)
-
-
-def _finish_now(work: Awaitable[T]) -> T:
-    """Return the result of work that never has to wait.
-
-    Raises:
-        RuntimeError: It waits for something.
-    """
-    steps = work.__await__()
-    try:
-        next(steps)
-    except StopIteration as finished:
-        result: T = finished.value
-        return result
-    raise RuntimeError("work that is done at once may only wait for its statements")

@@ -6,10 +6,11 @@ of the best of these, and the rows around those positions. If some of the best h
 more read the rows next to these, and the last calls before them.
 """
 
+import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, Final, TypeVarTuple
+from typing import Any, Final, NamedTuple, TypeVar, TypeVarTuple
 
 from sqlalchemy import (
     BigInteger,
@@ -17,6 +18,7 @@ from sqlalchemy import (
     ColumnElement,
     FromClause,
     Select,
+    TableValuedAlias,
     Text,
     and_,
     bindparam,
@@ -33,9 +35,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.types import TypeEngine
 
 from formatters.rows import StoredRows
-from service.adapters.sql.queries import LIMIT, OWNED, POSITION, owned, read_bodies, scope
+from service.adapters.sql.queries import LIMIT, OWNED, POSITION, owned, scope
 from service.adapters.sql.schema import messages, searched, term_counts
 from service.adapters.store_records import IndexKeys, keys_to_words
 from service.budget.counting import MESSAGE_OVERHEAD
@@ -58,7 +61,18 @@ from service.recall.search import (
     token_ranges,
 )
 
+T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+
+
+class _Place(NamedTuple):
+    """The position of a row, the tokens up to its end by scope, and its own."""
+
+    sort_time: int
+    sequence: int
+    owner_tokens: int
+    conversation_tokens: int
+    own: int
 
 
 async def search_rows(
@@ -69,13 +83,14 @@ async def search_rows(
     They are an owner's, or those of one conversation; all are keys of the tables.
     """
     last_row = {"in_owner": owner, "row_id": request.before}
-    end = (await connection.execute(_LAST_ROW, last_row)).first()
+    last = (await connection.execute(_LAST_ROW, last_row)).first()
     # the index keys that every row of the scope has
     scope_keys = () if conversation is None else (IndexKeys(owner).conversation(conversation),)
     statistics = await _read_statistics(connection, owner, request.terms, scope_keys)
     is_known = bool(statistics.having or request.similar)
-    if end is None or not is_known or conversation not in (None, end.conversation_id):
+    if last is None or not is_known or conversation not in (None, last[0]):
         return StoredRows(())
+    end = _Place(*last[1:])
     dialect, keys = connection.dialect.name, scope(owner, conversation).keys
     total = "owner_tokens" if conversation is None else "conversation_tokens"
     before = {"end_time": end.sort_time, "end_sequence": end.sequence}
@@ -88,8 +103,9 @@ async def search_rows(
         hits = [Hit(sequence, find_known(terms)) for sequence, terms in rows.all()]
     most = most_hits(request.max_rows)
     best = merge_hits(rank_hits(hits, statistics, most), request.similar, most)
-    rows = await connection.execute(_POSITIONS[dialect], {"in_owner": owner, "numbers": best})
-    by_number = {row.sequence: row for row in rows.all()}
+    numbers = _list_parameter(dialect, best)
+    rows = await connection.execute(_POSITIONS[dialect], {"in_owner": owner, "numbers": numbers})
+    by_number = {place.sequence: place for place in itertools.starmap(_Place, rows.all())}
     found = [by_number[number] for number in best if number in by_number]
     positions = [RowPosition(getattr(row, total), row.own) for row in found]
     ranges = token_ranges(positions, getattr(end, total) - end.own)
@@ -107,22 +123,25 @@ async def search_rows(
     best_keys = take_best([(rank, key) for rank, key, _ in (*near, *beside)], request.max_rows)
     bodies = {key: body for _, key, body in near}
     ids = {key: row_id for _, key, row_id in beside if key not in bodies}
-    by_id = await read_bodies(connection, owner, [ids[key] for key in best_keys if key in ids])
+    best_ids = _list_parameter(dialect, [ids[key] for key in best_keys if key in ids])
+    rows = await connection.execute(_BODIES[dialect], {"in_owner": owner, "ids": best_ids})
+    by_id: dict[str, str] = dict(rows.all())
     return StoredRows([by_id[ids[key]] if key in ids else bodies[key] for key in best_keys])
 
 
 async def _read_near(
     connection: AsyncConnection,
     statement: "_Near",
-    triples: Sequence[tuple[int, int, int]],
+    pairs: Sequence[tuple[int, int, int]],
     values: Mapping[str, object],
 ) -> list[tuple[int, tuple[int, int], str]]:
-    """Return the ranks of triples, each with the position of a row in it, and its body or id."""
-    if not triples:
+    """Return the ranks of pairs, each with the position of a row in it, and its body or id."""
+    if not pairs:
         return []
-    parameters = {**values, **_triple_parameters(connection.dialect.name, triples)}
+    one_and_two = [(one, two) for one, two, _ in pairs]
+    parameters = {**values, **_pair_parameters(connection.dialect.name, one_and_two)}
     rows = await connection.execute(statement, parameters)
-    return [(rank, (time, number), text) for rank, time, number, text in rows.all()]
+    return [(pairs[index][2], (time, number), text) for index, time, number, text in rows.all()]
 
 
 async def _read_statistics(
@@ -130,9 +149,10 @@ async def _read_statistics(
 ) -> TermStatistics:
     keys = IndexKeys(owner)
     term_keys = keys(terms)
-    values = {"in_owner": owner, "terms": [*term_keys, keys.every_row, *scope_keys]}
-    rows = await connection.execute(_COUNTS[connection.dialect.name], values)
-    counts = {row.term: row.having for row in rows.all()}
+    dialect = connection.dialect.name
+    wanted = _list_parameter(dialect, [*term_keys, keys.every_row, *scope_keys])
+    rows = await connection.execute(_COUNTS[dialect], {"in_owner": owner, "terms": wanted})
+    counts: dict[int, int] = dict(rows.all())
     total = counts.get(keys.every_row, 0)
     return TermStatistics(
         rows=total,
@@ -145,43 +165,56 @@ async def _read_statistics(
 _END: Final = tuple_(
     bindparam("end_time", type_=BigInteger), bindparam("end_sequence", type_=BigInteger)
 )
-#: The tokens up to the end of a row, by scope, and its own.
-_TOKENS: Final = (
+#: The columns of a `_Place`.
+_PLACE: Final = (
+    *POSITION,
     messages.c.owner_tokens,
     messages.c.conversation_tokens,
-    messages.c.printed_tokens.label("own"),
+    messages.c.printed_tokens,
 )
 
 
-def _looked_up(rows: Select[*Ts], number: Column[int], name: str) -> Mapping[str, Select[*Ts]]:
-    """Return statements for the rows, at most one each, with the numbers in the parameter ``name``.
+def _looked_up(
+    rows: Select[*Ts], key: Column[T], name: str, kind: type[TypeEngine[T]]
+) -> Mapping[str, Select[*Ts]]:
+    """Return statements for the rows, at most one each, with the keys in the parameter ``name``.
 
-    In Postgres lateral and limited, so that each lookup uses a key. For many numbers at once, a
+    In Postgres lateral and limited, so that each lookup uses an index. For many keys at once, a
     planner would rather read all rows of an owner.
     """
-    numbers = func.unnest(bindparam(name, type_=ARRAY(BigInteger)))
-    wanted = numbers.table_valued(column("number", BigInteger)).render_derived(name)
-    looked_up = rows.where(number == wanted.c.number).limit(1).lateral("looked_up")
+    keys = func.unnest(bindparam(name, type_=ARRAY(kind)))
+    wanted = keys.table_valued(column("wanted", kind)).render_derived(name)
+    looked_up = rows.where(key == wanted.c.wanted).limit(1).lateral("looked_up")
     return {
         "postgresql": select(*looked_up.c).select_from(wanted.join(looked_up, true())),
-        "sqlite": rows.where(number.in_(bindparam(name, expanding=True))),
+        "sqlite": rows.where(key.in_(select(_json_each(name).c.value))),
     }
+
+
+def _json_each(name: str) -> TableValuedAlias:
+    return func.json_each(bindparam(name)).table_valued("value")
+
+
+def _list_parameter(dialect: str, values: Sequence[object]) -> object:
+    """Return the parameter of a statement that `_looked_up` returned."""
+    return json.dumps(values) if dialect == "sqlite" else values
 
 
 #: The conversation and position of the row with the id ``row_id``, and its tokens; by the key of
 #: the table, whatever a planner knows of the conversation.
-_LAST_ROW: Final = select(messages.c.conversation_id, *POSITION, *_TOKENS).where(
+_LAST_ROW: Final = select(messages.c.conversation_id, *_PLACE).where(
     OWNED, messages.c.id == bindparam("row_id")
 )
 #: How many of an owner's rows have each of the ``terms``.
 _COUNTS: Final = _looked_up(
-    select(term_counts.c.term, term_counts.c.rows.label("having")).where(owned(term_counts)),
+    select(term_counts.c.term, term_counts.c.rows).where(owned(term_counts)),
     term_counts.c.term,
     "terms",
+    BigInteger,
 )
 #: The position of each of the owner's rows with the ``numbers``, and its tokens.
 _POSITIONS: Final = _looked_up(
-    select(searched.c.sequence, searched.c.sort_time, *_TOKENS)
+    select(*_PLACE)
     .select_from(searched)
     .join(
         messages, and_(messages.c.owner_key == searched.c.owner_key, messages.c.id == searched.c.id)
@@ -189,6 +222,11 @@ _POSITIONS: Final = _looked_up(
     .where(owned(searched)),
     searched.c.sequence,
     "numbers",
+    BigInteger,
+)
+#: The ids and bodies of the owner's rows with the ``ids``.
+_BODIES: Final = _looked_up(
+    select(messages.c.id, messages.c.body).where(OWNED), messages.c.id, "ids", Text
 )
 
 
@@ -275,61 +313,53 @@ _KNOWN_TERMS: Final[Mapping[str, Callable[[Iterable[int]], _FindKnown]]] = {
 #: The conditions of a scope on the columns of messages, or of an alias of them.
 _Scoped = Callable[[FromClause], Sequence[ColumnElement[bool]]]
 
-_TRIPLES: Final = (
-    func.unnest(*[bindparam(name, type_=ARRAY(BigInteger)) for name in ("ones", "twos", "ranks")])
-    .table_valued("one", "two", "rank")
-    .render_derived("triples")
+_PAIRS: Final = (
+    func.unnest(*[bindparam(name, type_=ARRAY(BigInteger)) for name in ("ones", "twos", "indices")])
+    .table_valued("one", "two", "index")
+    .render_derived("pairs")
 )
-_JSON_TRIPLES: Final = func.json_each(bindparam("triples")).table_valued("value")
-_JSON_VALUES: Final = tuple(
-    func.json_extract(_JSON_TRIPLES.c.value, f"$[{index}]") for index in range(3)
-)
+_JSON_PAIRS: Final = func.json_each(bindparam("pairs")).table_valued("key", "value")
+_ONE, _TWO = (func.json_extract(_JSON_PAIRS.c.value, f"$[{index}]") for index in range(2))
 
 
-def _triple_parameters(
-    dialect: str, triples: Sequence[tuple[int, int, int]]
-) -> Mapping[str, object]:
-    """Return the parameters for ranges of totals, or for positions, each with the rank of its hit.
-
-    What comes first is read first.
-    """
+def _pair_parameters(dialect: str, pairs: Sequence[tuple[int, int]]) -> Mapping[str, object]:
+    """Return the parameters for ranges of totals, or for positions: what is read first is first."""
     if dialect == "sqlite":
-        return {"triples": json.dumps(triples)}
-    ones, twos, ranks = zip(*triples, strict=True)
-    return {"ones": list(ones), "twos": list(twos), "ranks": list(ranks)}
+        return {"pairs": json.dumps(pairs)}
+    ones, twos = zip(*pairs, strict=True)
+    return {"ones": list(ones), "twos": list(twos), "indices": list(range(len(pairs)))}
 
 
-#: The ranks of hits, with the positions of rows around them, and their bodies or ids.
+#: The indices of pairs, with the positions of rows around them, and their bodies or ids.
 _Near = Select[int, int, int, str]
 
 
 def _postgres_around(scoped: _Scoped, total: str) -> _Near:
     tokens = messages.c[total]
-    inside = tokens.between(_TRIPLES.c.one, _TRIPLES.c.two)
+    inside = tokens.between(_PAIRS.c.one, _PAIRS.c.two)
     # lateral, so that each range is a range of an index, one after the other
     rows = select(*POSITION, messages.c.body).where(
         *scoped(messages), messages.c.pruned == 0, inside
     )
     near = rows.order_by(tokens, *POSITION).limit(LIMIT).lateral("near")
     return (
-        select(_TRIPLES.c.rank, near.c.sort_time, near.c.sequence, near.c.body)
-        .select_from(_TRIPLES.join(near, true()))
+        select(_PAIRS.c.index, near.c.sort_time, near.c.sequence, near.c.body)
+        .select_from(_PAIRS.join(near, true()))
         .where(tuple_(near.c.sort_time, near.c.sequence) < _END)
         .limit(LIMIT)
     )
 
 
 def _sqlite_around(scoped: _Scoped, total: str) -> _Near:
-    first, last, rank = _JSON_VALUES
     inside = and_(
         *scoped(messages),
         messages.c.pruned == 0,
-        messages.c[total].between(first, last),
+        messages.c[total].between(_ONE, _TWO),
         tuple_(*POSITION) < _END,  # rows without tokens have the total of the row before them
     )
     return (
-        select(rank, *POSITION, messages.c.body)
-        .select_from(_JSON_TRIPLES)
+        select(_JSON_PAIRS.c.key, *POSITION, messages.c.body)
+        .select_from(_JSON_PAIRS)
         # an outer join, so that the ranges are read in their order, each by a range of the index.
         # Ranges without a row are left out by a function: SQLite would optimise a comparison to an
         # inner join.
@@ -340,19 +370,18 @@ def _sqlite_around(scoped: _Scoped, total: str) -> _Near:
 
 
 def _postgres_beside(scoped: _Scoped, _total: str) -> _Near:
-    beside = union_all(*_rows_beside(scoped, _TRIPLES.c.one, _TRIPLES.c.two)).lateral("beside")
-    return select(_TRIPLES.c.rank, beside.c.sort_time, beside.c.sequence, beside.c.id).select_from(
-        _TRIPLES.join(beside, true())
+    beside = union_all(*_rows_beside(scoped, _PAIRS.c.one, _PAIRS.c.two)).lateral("beside")
+    return select(_PAIRS.c.index, beside.c.sort_time, beside.c.sequence, beside.c.id).select_from(
+        _PAIRS.join(beside, true())
     )
 
 
 def _sqlite_beside(scoped: _Scoped, _total: str) -> _Near:
-    time, number, rank = _JSON_VALUES
-    sides = [select(side.subquery().c.id) for side in _rows_beside(scoped, time, number)]
+    sides = [select(side.subquery().c.id) for side in _rows_beside(scoped, _ONE, _TWO)]
     beside = messages.c.id.in_(union_all(*sides))
     return (
-        select(rank, *POSITION, messages.c.id)
-        .select_from(_JSON_TRIPLES)
+        select(_JSON_PAIRS.c.key, *POSITION, messages.c.id)
+        .select_from(_JSON_PAIRS)
         # an outer join as above, or SQLite would read all rows of the owner
         .join(messages, and_(OWNED, beside), isouter=True)
         .where(func.ifnull(messages.c.pruned, 1) == 0)
@@ -376,10 +405,10 @@ def _rows_beside(
     older = shown.where(position <= given).order_by(*(column.desc() for column in order))
     newer = shown.where(position > given, position < _END).order_by(*order)
     for side, count in ((older, ROWS_BEFORE + 1), (newer, ROWS_AFTER)):
-        yield side.limit(count).correlate(_TRIPLES, _JSON_TRIPLES)
+        yield side.limit(count).correlate(_PAIRS, _JSON_PAIRS)
     # what a native message has besides its text and the overhead are calls
     calls = (near.c.native_tokens > near.c.tokens + MESSAGE_OVERHEAD).label("calls")
-    before = older.add_columns(calls).limit(ROWS_TO_CALL + 1).correlate(_TRIPLES, _JSON_TRIPLES)
+    before = older.add_columns(calls).limit(ROWS_TO_CALL + 1).correlate(_PAIRS, _JSON_PAIRS)
     last = before.subquery()
     yield select(last.c.sort_time, last.c.sequence, last.c.id).where(last.c.calls).limit(1)
 
@@ -409,7 +438,7 @@ def _in_scopes(
 
 
 #: By dialect and scope: bodies of at most ``limit`` rows before ``end_time`` and ``end_sequence``
-#: whose totals are in the ranges of `_triple_parameters`.
+#: whose totals are in the ranges of `_pair_parameters`.
 _AROUND: Final = _in_scopes({"postgresql": _postgres_around, "sqlite": _sqlite_around})
-#: The same for ids of the rows next to the positions of `_triple_parameters`, without a limit.
+#: The same for ids of the rows next to the positions of `_pair_parameters`, without a limit.
 _BESIDE: Final = _in_scopes({"postgresql": _postgres_beside, "sqlite": _sqlite_beside})

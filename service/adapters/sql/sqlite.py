@@ -2,18 +2,18 @@
 
 import re
 import sqlite3
-from collections.abc import Mapping
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from sqlalchemy import URL, create_engine, event, make_url
+from sqlalchemy import URL, event, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from service.adapters.sql.engine import Driver
+from service.adapters.sql.local import LocalReader
 from service.errors import RowRefusedError, SchemaError, StoreError
 
 #: Seconds that a transaction waits for another process's to end.
@@ -46,30 +46,29 @@ def sqlite_driver(url: str) -> Driver:
             pass
     except sqlite3.Error as error:
         raise StoreError(f"{path}: {_describe(error)}") from error
-    options: Mapping[str, Any] = {
-        "isolation_level": "AUTOCOMMIT",
-        "skip_autocommit_rollback": True,
-        "pool_size": READERS + 1,
-        "max_overflow": 0,
-        "pool_use_lifo": True,  # the connection whose pages were used last
-        "hide_parameters": True,  # they hold what users wrote
-    }
     engine = create_async_engine(
         URL.create("sqlite+aiosqlite", database=str(path)),
         connect_args={"timeout": BUSY_SECONDS},
-        **options,
+        isolation_level="AUTOCOMMIT",
+        skip_autocommit_rollback=True,
+        pool_size=READERS + 1,
+        max_overflow=0,
+        pool_use_lifo=True,  # the connection whose pages were used last
+        hide_parameters=True,  # they hold what users wrote
     )
-    local = create_engine(
-        URL.create("sqlite", database=str(path)),
-        connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False},
-        **options,
-    )
-    for each in (engine.sync_engine, local):
-        event.listen(each, "connect", _prepare)
+    event.listen(engine.sync_engine, "connect", _prepare)
+
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        )
+        _prepare(connection)
+        return connection
+
     return Driver(
         name=str(path),
         engine=engine,
-        local=local,
+        local=LocalReader(connect),
         begin_read="BEGIN",
         # a transaction that reads before it writes may lose its snapshot, so writers lock at once
         begin_write="BEGIN IMMEDIATE",
@@ -104,7 +103,9 @@ def sqlite_path(url: str) -> Path:
     return path
 
 
-def _prepare(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
+def _prepare(
+    connection: DBAPIConnection | sqlite3.Connection, _entry: ConnectionPoolEntry | None = None
+) -> None:
     cursor = connection.cursor()
     # Readers and the writer don't block each other. The file keeps this mode. While others use a
     # new file it cannot be set, and SQLite doesn't wait: then one of them has set it, or a later

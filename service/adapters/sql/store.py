@@ -135,16 +135,17 @@ class SqlHistory:
             newest = (await connection.execute(statements.newest, keys)).first()
             if newest is None:
                 return HistoryPage(rows=[])
+            _, total_rows, _, end = newest
             beyond = queries.ALL_TOKENS
             if max_tokens is not None:
-                beyond = max(newest.total - max(max_tokens, 0), queries.ALL_TOKENS)
+                beyond = max(end - max(max_tokens, 0), queries.ALL_TOKENS)
             bounds = {"beyond": beyond, "limit": row_limit(max_rows)}
             rows = (await connection.execute(statements.page, {**keys, **bounds})).all()
             # by columns, as a name is looked up in each row
             bodies, starts, native_starts = zip(*rows, strict=True) if rows else ((), (), ())
             return HistoryPage(
                 rows=StoredRows(bodies),
-                total=newest.rows,
+                total=total_rows,
                 starts=starts,
                 native_starts=native_starts,
             )
