@@ -333,8 +333,9 @@ class Facts:
     grouped: GroupedHistory | None = None
     #: Whether the store has older history that was not read.
     more_history: bool = False
-    #: Whether rows between those of the history were not read: it has hits of a search.
-    has_gaps: bool = False
+    #: How many messages of the history, the oldest, were found by a search, with gaps between them;
+    #: None without a search.
+    found: int | None = None
     #: Whether the history could not be read.
     history_failed: bool = False
     #: Tokens of all history before a message, by message id; only for strategies that use them.
@@ -372,6 +373,11 @@ class Facts:
     #: The rows that aren't shown, if the model is informed of them.
     not_shown: NotShown | None = None
     guard: Guard = GUARD
+
+    @property
+    def recalled_only(self) -> tuple[Message, ...]:
+        """Return the messages that may be recalled, but don't belong to what was said last."""
+        return self.history[: self.found or 0] if self.recalls else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -433,6 +439,10 @@ class SummaryForm:
 
 #: The reason for rows that are older than the newest ``memory_limit``.
 BEYOND_LIMIT: Final = "memory_limit"
+#: The reason for rows of which some newer ones are not shown.
+OLDER: Final = "older"
+#: The reasons for rows that a block omits, but that may be recalled.
+RECALLABLE: Final = frozenset({BEYOND_LIMIT, OLDER})
 #: The reason for tool results whose call may be in a row that was not read.
 CALL_NOT_READ: Final = "call_not_read"
 

@@ -13,6 +13,7 @@ from formatters.handles import make_handle, preview
 from formatters.model import (
     BEYOND_LIMIT,
     CALL_NOT_READ,
+    OLDER,
     Block,
     ChatMessage,
     Entry,
@@ -33,7 +34,7 @@ from formatters.repair.sequence import (
     repair,
     split_units,
 )
-from formatters.rows import results_of_cut_runs, sort_messages, truncate
+from formatters.rows import count_found, results_of_cut_runs, sort_messages, truncate
 
 
 def native_history(facts: Facts) -> Block:
@@ -45,7 +46,8 @@ def native_history(facts: Facts) -> Block:
     opaque = collect_call_ids(m for m in facts.run if m.provider_parts is not None)
     repaired = repair(sort_messages(facts.history), taken=opaque, answer_call=facts.answer_call)
     units = split_units(repaired.messages)
-    kept = _limit_messages(units, facts.memory.limit)
+    found = count_found(facts, units)
+    kept = _limit_messages(units[found:], facts.memory.limit)
     beyond = units[: len(units) - len(kept)]
     return Block(
         tag=Tag.HISTORY,
@@ -57,8 +59,11 @@ def native_history(facts: Facts) -> Block:
         omissions=(
             *_filtered(repaired, results_of_cut_runs(facts) if repaired.filtered else ()),
             *(
-                Omission(tuple(m.id for m in unit if m.id not in repaired.synthetic), BEYOND_LIMIT)
-                for unit in beyond
+                Omission(
+                    tuple(m.id for m in unit if m.id not in repaired.synthetic),
+                    OLDER if index < found else BEYOND_LIMIT,
+                )
+                for index, unit in enumerate(beyond)
             ),
         ),
     )

@@ -289,6 +289,13 @@ def grouped_history(facts: Facts) -> GroupedHistory:
     return facts.grouped or group_history(facts.history)
 
 
+def count_found(facts: Facts, groups: Sequence[Sequence[Message]]) -> int:
+    """Return how many groups of messages, the first, are of those that are only recalled."""
+    found = {message.id for message in facts.recalled_only}
+    newest = (index for index, group in enumerate(groups) if group[-1].id not in found)
+    return next(newest, len(groups))
+
+
 def results_of_cut_runs(facts: Facts) -> frozenset[str]:
     """Return the ids of the tool results of runs that were not read from their beginning.
 
@@ -299,7 +306,7 @@ def results_of_cut_runs(facts: Facts) -> frozenset[str]:
     whole: set[str | None] = set()  # runs of which all rows from the first on were read
     results: set[str] = set()
     for message in facts.history:
-        if message.role is Role.HUMAN and not facts.has_gaps:
+        if message.role is Role.HUMAN and facts.found is None:
             whole.add(message.run_id)
         elif message.role is Role.TOOL and message.run_id not in whole:
             results.add(message.id)

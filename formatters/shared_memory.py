@@ -9,6 +9,7 @@ from formatters.model import (
     BEYOND_LIMIT,
     CALL_NOT_READ,
     COUNT_MARK,
+    OLDER,
     Block,
     Entry,
     Facts,
@@ -24,6 +25,7 @@ from formatters.model import (
 )
 from formatters.printed import find_reasons, format_result, format_row
 from formatters.rows import (
+    count_found,
     grouped_history,
     read_rows,
     results_of_cut_runs,
@@ -51,7 +53,9 @@ def turn_key(facts: Facts) -> Hashable:
 def shared_memory(facts: Facts) -> Block:
     """Show the history, oldest first: human messages with their time, answers indented."""
     history = grouped_history(facts)
-    turns, beyond = _limit_rows(history.turns, facts.memory)
+    found = count_found(facts, [turn.messages for turn in history.turns])
+    older = tuple([m.id for turn in history.turns[:found] for m in turn.messages])
+    turns, beyond = _limit_rows(history.turns[found:], facts.memory)
     of_cut_runs = results_of_cut_runs(facts) if history.unprinted else ()
     opens = not turns or turns[0].messages[0].role is Role.HUMAN
     stable_header = facts.memory.header == "still"
@@ -76,6 +80,7 @@ def shared_memory(facts: Facts) -> Block:
                 )
                 for m in history.unprinted
             ),
+            *([Omission(older, OLDER)] if older else ()),
             *beyond,
         ),
     )

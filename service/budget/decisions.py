@@ -6,7 +6,17 @@ from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import Final, Literal, NamedTuple
 
-from formatters.model import BEYOND_LIMIT, CALL_NOT_READ, Block, Entry, Message, Omission, cached
+from formatters.model import (
+    BEYOND_LIMIT,
+    CALL_NOT_READ,
+    OLDER,
+    RECALLABLE,
+    Block,
+    Entry,
+    Message,
+    Omission,
+    cached,
+)
 from formatters.rows import counted
 from service.budget.groups import Fit, Group
 
@@ -38,7 +48,7 @@ REASONS: Final = {
     "message_chars": "it was longer than the limit of characters and was cut",
     "passages": "it was longer than the limit of characters, so its most relevant parts are shown",
     "shortened": "its turn was too large for its tokens, so that long messages were cut",
-    "older": "with all newer turns, it exceeds the tokens that history may use",
+    OLDER: "with all newer turns, it exceeds the tokens that history may use",
     "middle": "with the first turn and all newer turns, it exceeds the tokens for history",
     "window": "it is outside the window of messages that the strategy keeps",
     "score": "others score higher and fill the tokens for history",
@@ -207,7 +217,7 @@ class FittedBlock:
 
     def _on_omission(self, omission: Omission) -> Iterator[Decision]:
         reason, tag = omission.reason, self.block.tag
-        if reason not in {BEYOND_LIMIT, CALL_NOT_READ}:
+        if reason not in RECALLABLE and reason != CALL_NOT_READ:
             yield Decision(omission.message_ids, tag, "filtered", reason)
             return
         for is_summarized, ids in self._split_summarized(omission.message_ids):
@@ -317,7 +327,7 @@ class RecallOutcome:
         decided.update(id_ for decision in on_rows for id_ in decision.message_ids)
         # messages that no row prints, such as calls of a run that is shown in part
         others = (tuple(id_ for id_ in ids if id_ not in decided) for ids in self._others())
-        on_others = [Decision(ids, self.block.tag, "dropped", "older") for ids in others if ids]
+        on_others = [Decision(ids, self.block.tag, "dropped", OLDER) for ids in others if ids]
         return (*on_rows, *on_others, *final)
 
     @property
@@ -325,11 +335,9 @@ class RecallOutcome:
         """Count the candidates by their outcome; whatever isn't present is dropped."""
         final, decided = self._final()
         present = [*final, *_without(self.rows.present, decided)]
-        entries = (*self.rows.candidates, *self.block.entries)
-        candidates = {message.id for entry in entries for message in entry.messages}
-        candidates.update(chain.from_iterable(self._beyond_limit()))
+        candidates = set(chain.from_iterable(self._others()))
         candidates.difference_update(id_ for each in present for id_ in each.message_ids)
-        return tally([*present, Decision(tuple(candidates), self.block.tag, "dropped", "older")])
+        return tally([*present, Decision(tuple(candidates), self.block.tag, "dropped", OLDER)])
 
     def _final(self) -> tuple[list[Decision], set[str]]:
         """Return the decisions that no recall changes, and the ids that they are about."""
@@ -358,11 +366,11 @@ class RecallOutcome:
 
     def _others(self) -> Iterator[tuple[str, ...]]:
         """Yield the ids of all candidates of the block."""
-        yield from self._beyond_limit()
+        yield from self._omitted()
         yield from (list_ids(entry.messages) for entry in self.block.entries)
 
-    def _beyond_limit(self) -> Iterator[tuple[str, ...]]:
-        return (o.message_ids for o in self.block.omissions if o.reason == BEYOND_LIMIT)
+    def _omitted(self) -> Iterator[tuple[str, ...]]:
+        return (o.message_ids for o in self.block.omissions if o.reason in RECALLABLE)
 
 
 def _without(decisions: Iterable[Decision], decided: Set[str]) -> list[Decision]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, filterfalse
 from typing import Final
 
-from formatters.model import BEYOND_LIMIT, Block, Count, Entry, Role
+from formatters.model import RECALLABLE, Block, Count, Entry, Role
 from formatters.recalled import insert_day_lines
 from service.budget.counting import (
     block_tokens,
@@ -79,7 +79,7 @@ def fit_recall(block: Block, request: RecallInput, room: int, count: Count) -> F
     If all of history fits, it is shown as with any strategy, and only what that cuts is recalled.
     """
     entries = _newest_entries(block, room - fixed_tokens(block, count), count)
-    has_older_rows = any(omission.reason == BEYOND_LIMIT for omission in block.omissions)
+    has_older_rows = any(omission.reason in RECALLABLE for omission in block.omissions)
     # older rows that were not read would move the start of the block in the next build
     has_moving_start = block.moves and request.strategy.stable_prefix
     if len(entries) == len(block.entries) and not (has_older_rows or has_moving_start):
@@ -293,7 +293,7 @@ def _removed_rows(whole: Block, rows: Sequence[Entry]) -> set[int]:
     removed_ids = {
         id_
         for omission in whole.omissions
-        if omission.reason != BEYOND_LIMIT
+        if omission.reason not in RECALLABLE
         for id_ in omission.message_ids
     }
     if not removed_ids:

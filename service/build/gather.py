@@ -14,7 +14,7 @@ from cachetools import LRUCache
 from formatters import native, recalled, shared_memory
 from formatters.friends_info import read_profile_text
 from formatters.model import Facts, Message, Role, Summary
-from formatters.rows import counted, fix_surrogates, read_rows
+from formatters.rows import count_found, counted, fix_surrogates, read_rows
 from prompts.system_prompt import SystemPrompt
 from service.aio import LARGE_TEXT
 from service.budget.counting import part_texts
@@ -355,7 +355,7 @@ def make_facts(
         history=past.messages,
         grouped=past.grouped,
         more_history=past.not_read > 0,
-        has_gaps=past.found is not None,
+        found=past.found,
         history_failed=past.failed,
         starts=past.starts,
         similarities=past.similarities,
@@ -410,17 +410,21 @@ def work_size(facts: Facts) -> int:
 
 def _not_formatted(facts: Facts) -> Sequence[Message]:
     """Return the messages of the history that no build has formatted as this one will."""
-    turns, keys = facts.grouped.turns if facts.grouped else (), []
+    turns, forms = facts.grouped.turns if facts.grouped else (), []
     if facts.layout == "tagged":
-        keys.append(shared_memory.turn_key(facts))
+        found = count_found(facts, [turn.messages for turn in turns])
+        forms.append((turns[found:], shared_memory.turn_key(facts)))
     if facts.recalls:
-        keys.append(recalled.turn_key(facts))
-    by_key = ([turn for turn in turns if not turn.made or key not in turn.made] for key in keys)
+        forms.append((turns, recalled.turn_key(facts)))
+    by_key = (
+        [each for each in some if not each.made or key not in each.made] for some, key in forms
+    )
     new = chain.from_iterable(turn.messages for turn in max(by_key, key=len, default=()))
     in_turns = [*new, *(facts.grouped.unprinted if facts.grouped else ())]
     if facts.layout == "tagged":
         return in_turns
     # the entry of a unit, whose other messages are results, is kept with its first message
     key = native.unit_key(facts)
-    alone = [m for m in facts.history if key not in (m.made or ()) and m.role is not Role.TOOL]
+    shown = facts.history[len(facts.recalled_only) :]
+    alone = [m for m in shown if key not in (m.made or ()) and m.role is not Role.TOOL]
     return max(in_turns, alone, key=len)

@@ -60,8 +60,8 @@ class History:
     not_read: int = 0
     #: Messages of the request's run that may be stored, but are not among the rows that were read.
     run_not_read: frozenset[str] = frozenset()
-    #: How many of the rows are hits of a search: the oldest, with gaps between them. None without
-    #: a search.
+    #: How many of the messages were found by a search: the oldest, with gaps between them. None
+    #: without a search.
     found: int | None = None
     #: Tokens before each row, by its id; only for strategies with a stable window.
     starts: Mapping[str, int] = field(default_factory=dict)
@@ -268,7 +268,7 @@ class RowReader:
             current=current,
             not_read=max(page.total - len(page.rows) - len(found), 0),
             run_not_read=frozenset(run_not_read),
-            found=None if hits is None else len(found),
+            found=None if hits is None else sum([m.id not in elsewhere for m in found]),
             starts=self._starts(messages, page, newest) if plan.strategy.stable_prefix else {},
         )
 

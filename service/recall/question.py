@@ -3,8 +3,9 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 from itertools import islice
 from typing import Final
 
@@ -35,6 +36,8 @@ NAMING_TEXTS: Final = 20
 LEAST_TURNS: Final = 2
 #: The terms to look up in an index that count at the beginning of a question, and at its end.
 QUESTION_TERMS: Final = 100
+#: The questions that are kept as they were read.
+READ_QUESTIONS: Final = 64
 #: The most passages of a last turn.
 LAST_TURN_PASSAGES: Final = 2
 
@@ -92,24 +95,37 @@ def read_question(text: str, passages: Sequence[Passage], now: datetime | None) 
     text = shorten_question(text)
     newest = (passage.text[:MAX_QUESTION_CHARS] for passage in passages[-LANGUAGE_PASSAGES:])
     language = _choose_language(text, detect_language_of([text, *newest]))
+    question = replace(_read_alone(text, language), now=now)
+    if question.stems:
+        return question
+    # such as "and when was that?": the last human message with its answer, or the newest passages
+    stems, grams = dict[str, float](), {**question.grams}
+    turn = passages[-LAST_TURN_PASSAGES:]
+    humans = [index for index, passage in enumerate(turn) if passage.speaker is Role.HUMAN]
+    for passage in turn[humans[-1] :] if humans else turn:
+        last = analyze(passage.text, language)
+        stems |= dict.fromkeys(last.stems, LAST_TURN_WEIGHT)
+        grams |= dict.fromkeys(last.grams, LAST_TURN_WEIGHT)
+    kinds = question.kinds - stems.keys()
+    return replace(question, stems=stems, grams=grams, kinds=kinds, has_terms=False)
+
+
+@lru_cache(maxsize=READ_QUESTIONS)
+def _read_alone(text: str, language: str) -> Question:
+    """Read a question without what was said before it; a build needs that twice."""
     subject = strip_question_words(text)
     analysis = analyze(subject, language)
     stems = _weigh_terms(analysis.stems, subject)
-    grams = _weigh_terms(analysis.grams, subject)
-    has_terms = bool(stems)
-    if not has_terms:  # such as "and when was that?"
-        # the last human message with its answer, or else the newest passages
-        turn = passages[-LAST_TURN_PASSAGES:]
-        humans = [index for index, passage in enumerate(turn) if passage.speaker is Role.HUMAN]
-        for passage in turn[humans[-1] :] if humans else turn:
-            last = analyze(passage.text, language)
-            stems |= dict.fromkeys(last.stems, LAST_TURN_WEIGHT)
-            grams |= dict.fromkeys(last.grams, LAST_TURN_WEIGHT)
     plain = _PLAIN_WORD.findall(text) if language == DEFAULT else ()
     subjects = islice(without_stop_words(plain, language), KIND_WORDS)
-    kinds = find_kinds(subjects) - stems.keys()
-    of_now = _OF_NOW.search(text) is not None
-    return Question(text, language, stems, grams, kinds, now, has_terms, of_now)
+    return Question(
+        text=text,
+        language=language,
+        stems=stems,
+        grams=_weigh_terms(analysis.grams, subject),
+        kinds=find_kinds(subjects) - stems.keys(),
+        of_now=_OF_NOW.search(text) is not None,
+    )
 
 
 def _choose_language(text: str, around: str) -> str:
