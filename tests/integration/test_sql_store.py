@@ -6,7 +6,9 @@ import itertools
 import sqlite3
 import threading
 from contextlib import AsyncExitStack, aclosing, closing
+from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from formatters.model import Row
 from service.adapters.sql import sqlite as sql_sqlite
 from service.adapters.sql.engine import Database
+from service.adapters.sql.local import READS_IN_THREADS, SLOW_SECONDS, LocalReader
 from service.adapters.sql.migrate import upgrade
 from service.adapters.sql.sqlite import READERS, sqlite_driver
 from service.adapters.sql.store import open_sql_store
@@ -224,19 +227,48 @@ async def test_a_transaction_that_fails_unheard_is_no_fault_of_ours(url: str) ->
     assert logged == []
 
 
-async def test_a_file_is_read_in_one_step(url: str) -> None:
-    """Where work waits for its statements alone, all of them are executed in one thread."""
-    threads: list[int] = []
+async def test_a_file_is_read_without_waiting(url: str) -> None:
+    """Where work waits for its statements alone, they are executed in the event loop's thread."""
 
     async def work(connection: AsyncConnection) -> Any:
-        threads.append(threading.get_ident())
         rows = (await connection.execute(text("SELECT :number"), {"number": 7})).all()
-        threads.append(threading.get_ident())
-        return [*rows[0], await connection.scalar(text("SELECT 8"))]
+        return [*rows[0], await connection.scalar(text("SELECT 8")), threading.get_ident()]
 
     async with aclosing(Database(sqlite_driver(url))) as database:
-        assert await database.read(work, at_once=True) == [7, 8]
-        assert threads[0] == threads[1] != threading.get_ident()
+        assert await database.read(work, at_once=True) == [7, 8, threading.get_ident()]
+
+
+async def test_after_a_slow_read_others_are_in_threads(file: Path, url: str) -> None:
+    """A disk that is slow holds the event loop up once, not with each read."""
+    # the first read ends where reads begin to be slow, the second takes twice as long
+    steps = itertools.chain([0.0, SLOW_SECONDS, 0.0, 2 * SLOW_SECONDS], itertools.repeat(0.0))
+    times = itertools.accumulate(steps)
+    connect = partial(sqlite3.connect, file, isolation_level=None, check_same_thread=False)
+    local = LocalReader(lambda seconds: connect(timeout=seconds), 1.0, lambda: next(times))
+
+    async def find_thread(_connection: AsyncConnection) -> int:
+        return threading.get_ident()
+
+    async with aclosing(Database(replace(sqlite_driver(url), local=local))) as database:
+        first, slow, *others, last = [
+            await database.read(find_thread, at_once=True) for _ in range(READS_IN_THREADS + 3)
+        ]
+    assert {first, slow, last} == {threading.get_ident()}
+    assert threading.get_ident() not in others
+
+
+async def test_a_locked_file_holds_no_other_work_up(file: Path, url: str) -> None:
+    """The read waits in a thread, until the lock is released."""
+    await upgrade(url)
+    async with aclosing(Database(sqlite_driver(url))) as database:
+        with closing(sqlite3.connect(file, isolation_level=None)) as other:
+            other.execute("PRAGMA locking_mode=EXCLUSIVE")
+            other.execute("BEGIN EXCLUSIVE")
+            query = text("SELECT count(*) FROM messages")
+            reading = asyncio.create_task(database.read(lambda c: c.scalar(query), at_once=True))
+            await asyncio.sleep(0.05)
+            assert not reading.done()
+        assert await reading == 0
 
 
 async def test_work_at_once_waits_for_nothing_else(url: str) -> None:

@@ -26,7 +26,7 @@ class Driver:
     name: str
     #: Its connections begin and end no transactions themselves.
     engine: AsyncEngine
-    #: Reads a file in the calling thread; None for a server.
+    #: Reads a file; None for a server.
     local: LocalReader | None
     #: Begins a transaction that only reads, and sees one state of the database.
     begin_read: str
@@ -76,12 +76,16 @@ class Database:
 
         With ``by_index`` its statements are planned for the indexes that they are written for,
         whatever the statistics: for those that fetch rows by their ids, or write or sort ranges.
-        With ``at_once`` the work is one for `LocalReader.read`: of a file it is done in one step of
-        a thread, where each statement would need several.
+        With ``at_once`` the work is one for `LocalReader`: of a file it is mostly done without
+        waiting, where each statement would need several steps of a thread.
         """
-        await self._readers.acquire()
         begin = self.driver.begin_read + (self.driver.by_index if by_index else "")
         local = self.driver.local if at_once else None
+        if local:
+            with self._errors():
+                if done := local.read_at_once(begin, work):
+                    return done[0]
+        await self._readers.acquire()
         reading = asyncio.to_thread(self._read_locally, local, begin, work) if local else None
         return await self._finish(reading or self._run(begin, work), self._readers)
 

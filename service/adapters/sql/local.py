@@ -1,12 +1,13 @@
-"""Reading an SQLite file in the calling thread, by the driver alone.
+"""Reading an SQLite file by the driver alone, in the thread of the event loop if that is quick.
 
-A build reads three times, a few rows each. With SQLAlchemy's pool, connections and results, that
-took twice as long; here it only compiles the statements, each of them once.
+A build reads three times, a few rows each. A step of another thread takes longer than such a read,
+and so do SQLAlchemy's pool, connections and results; here it only compiles the statements, once.
 """
 
 import sqlite3
+import time
 from collections.abc import Awaitable, Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final, TypeVar, cast
 
 from sqlalchemy import ClauseElement, Dialect
@@ -15,29 +16,85 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 T = TypeVar("T")
 
+#: The bits of SQLite's codes for errors that say what failed; others say why.
+PRIMARY_CODE: Final = 0xFF
+
 #: The most statements that are kept as SQL; there are about a dozen.
 MAX_COMPILED: Final = 64
+#: The seconds after which a read is slow, and the reads after it that are done in other threads:
+#: fitting a context occupies the event loop for as long. So of a slow disk, it waits for one read
+#: of a hundred.
+SLOW_SECONDS: Final = 0.01
+READS_IN_THREADS: Final = 100
 
 _DIALECT: Final = sqlite.dialect(paramstyle="named")
 
 
+#: Work done on the connection of one transaction.
+_Work = Callable[[AsyncConnection], Awaitable[T]]
+
+
 class LocalReader:
-    """Reads a file in transactions, with a connection for each thread that does so at a time."""
+    """Reads a file in transactions.
 
-    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
-        """Take what opens a connection, which begins no transactions, for any thread."""
-        self._connect = connect
-        self._idle: list[sqlite3.Connection] = []
+    Their work waits for nothing but its statements, whose results have the methods ``all`` and
+    ``first``. Rows are tuples without names, and no parameter is a list.
+    """
 
-    def read(self, begin: str, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
-        """Do work that waits for nothing but its statements; a transaction starts with ``begin``.
+    def __init__(
+        self,
+        connect: Callable[[float], sqlite3.Connection],
+        wait_seconds: float,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """Take what opens a connection for any thread, by the seconds that it waits for a lock."""
+        self._quick = _Connections(partial(connect, 0.0))
+        self._waiting = _Connections(partial(connect, wait_seconds))
+        self._clock = clock
+        #: How many reads are yet done in other threads.
+        self._in_threads = 0
 
-        The results of statements have the methods ``all`` and ``first``, rows are tuples without
-        names, and no parameter is a list.
+    def read_at_once(self, begin: str, work: _Work[T]) -> tuple[T] | None:
+        """Do work in a transaction, in the thread of the event loop; a statement begins it.
+
+        Returns None, with nothing done, if it has to wait for a lock, or if a read was slow lately.
 
         Raises:
             RuntimeError: The work waits for something else.
         """
+        if self._in_threads:
+            self._in_threads -= 1
+            return None
+        began = self._clock()
+        try:
+            return (self._quick.read(begin, work),)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & PRIMARY_CODE != sqlite3.SQLITE_BUSY:
+                raise
+            return None
+        finally:
+            if self._clock() - began > SLOW_SECONDS:
+                self._in_threads = READS_IN_THREADS
+
+    def read(self, begin: str, work: _Work[T]) -> T:
+        """Do the same in another thread, whatever it waits for."""
+        return self._waiting.read(begin, work)
+
+    def close(self) -> None:
+        """Close all connections; nothing may be read any more."""
+        self._quick.close()
+        self._waiting.close()
+
+
+class _Connections:
+    """Connections to a file: as many as threads read at a time."""
+
+    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+        self._connect = connect
+        self._idle: list[sqlite3.Connection] = []
+
+    def read(self, begin: str, work: _Work[T]) -> T:
+        """Do work in a transaction, in the calling thread."""
         try:
             connection = self._idle.pop()  # the one whose pages were used last
         except IndexError:
@@ -53,7 +110,7 @@ class LocalReader:
         return result
 
     def close(self) -> None:
-        """Close all connections; no thread may read."""
+        """Close all of them."""
         while self._idle:
             self._idle.pop().close()
 

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from service.adapters.sql.engine import Driver
-from service.adapters.sql.local import LocalReader
+from service.adapters.sql.local import PRIMARY_CODE, LocalReader
 from service.errors import RowRefusedError, SchemaError, StoreError
 
 #: Seconds that a transaction waits for another process's to end.
@@ -26,8 +26,6 @@ CACHE_KIB: Final = 8_000
 #: The bytes of a file that are read from the system's memory, without a call for each page.
 MAPPED_BYTES: Final = 1 << 30
 
-#: The bits of SQLite's codes for errors that say what failed; others say why.
-_PRIMARY_CODE: Final = 0xFF
 _NEEDS_WRITING: Final = "; the file and its folder have to be writable, also to read"
 #: Messages about tables that are not those of their revision; SQLite has no error code for it.
 _MISFIT: Final = re.compile("no such (?:table|column|index)|already exists|duplicate column name")
@@ -58,9 +56,9 @@ def sqlite_driver(url: str) -> Driver:
     )
     event.listen(engine.sync_engine, "connect", _prepare)
 
-    def connect() -> sqlite3.Connection:
+    def connect(wait_seconds: float) -> sqlite3.Connection:
         connection = sqlite3.connect(
-            path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            path, timeout=wait_seconds, isolation_level=None, check_same_thread=False
         )
         _prepare(connection)
         return connection
@@ -68,7 +66,7 @@ def sqlite_driver(url: str) -> Driver:
     return Driver(
         name=str(path),
         engine=engine,
-        local=LocalReader(connect),
+        local=LocalReader(connect, BUSY_SECONDS),
         begin_read="BEGIN",
         # a transaction that reads before it writes may lose its snapshot, so writers lock at once
         begin_write="BEGIN IMMEDIATE",
@@ -121,7 +119,7 @@ def _prepare(
 
 def _describe(error: Exception) -> str:
     """Return what SQLite says, with the remedy if it can't open or write the file."""
-    code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
+    code = getattr(error, "sqlite_errorcode", 0) & PRIMARY_CODE
     is_blocked = code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
     return f"{error}{_NEEDS_WRITING if is_blocked else ''}"
 
