@@ -294,8 +294,6 @@ class RecalledRows:
 
     #: The block of rows that are recalled; None if none is.
     sent: Block | None = None
-    #: All rows that could be recalled, in order.
-    candidates: Sequence[Entry] = ()
     #: The decisions on candidates of which at least a call is shown, without their scores.
     present: Sequence[Decision] = ()
     #: Return the decision on each candidate; few builds ask for them.

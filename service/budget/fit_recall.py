@@ -238,7 +238,6 @@ def recall_rows(
     entries = insert_day_lines([selected[index] for index in in_order])
     return RecalledRows(
         sent=replace(request.rows, entries=entries) if selected else None,
-        candidates=[rows[index] for index in candidates],
         present=[
             decision
             for index in (*in_order, *sorted(called.difference(excluded, selected)))
