@@ -1,9 +1,14 @@
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from formatters.model import Facts, MemoryView, Passage, Role, TrimPolicy
+import pytest
+
+from formatters.model import OLDER, Block, Facts, MemoryView, Passage, Role, TrimPolicy
+from formatters.native import native_history
 from formatters.recalled import insert_day_lines, recalled
 from formatters.rows import read_rows
+from formatters.shared_memory import shared_memory
 
 CALL = {"tool_calls": [{"id": "c1", "name": "search", "arguments": {"query": "boats"}}]}
 
@@ -284,3 +289,18 @@ def test_what_a_message_says_is_joined_with_arguments() -> None:
     assert some.text.endswith("plan ...]")
     assert some.reasons == {"b": "passages"}
     assert entry.join([3]).text.startswith(" Nexus: [tool_use:... plan")
+
+
+@pytest.mark.parametrize("show", [shared_memory, native_history])
+def test_what_a_search_found_is_only_recalled(show: Callable[[Facts], Block]) -> None:
+    """Gaps are between what was found, so turns begin with what was said last."""
+    times = [f"2023-05-21T23:3{n}:00Z" for n in range(6)]
+    given = facts(*(row(f"m{n}", "human", f"said {n}", timestamp=t) for n, t in enumerate(times)))
+    block = show(replace(given, found=4))
+
+    assert [m.id for entry in block.entries for m in entry.messages] == ["m4", "m5"]
+    older = [each.message_ids for each in block.omissions if each.reason == OLDER]
+    assert [id_ for ids in older for id_ in ids] == ["m0", "m1", "m2", "m3"]
+    assert len(recalled(replace(given, found=4)).entries) == 6
+    for other in (given, replace(given, found=0), replace(given, found=4, recalls=False)):
+        assert not show(other).omissions
