@@ -4,8 +4,10 @@ import json
 import sqlite3
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
@@ -14,29 +16,42 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from service.adapters.sql.databases import open_database
 
 #: The statements to the driver, with their values.
-Asked = tuple[str, tuple[Any, ...]]
+Asked = tuple[str, Any]
 
 
 @contextmanager
 def recorded() -> Iterator[list[Asked]]:
-    """Record the statements of every engine of this process while it lasts."""
+    """Record the statements of engines, and of SQLite's connections that are opened meanwhile."""
     asked: list[Asked] = []
 
     def note(*reported: Any) -> None:  # noqa: ANN401 - SQLAlchemy's six arguments, of which two
         asked.append((reported[2], tuple(reported[3])))
 
+    class Noting(sqlite3.Connection):
+        def execute(self, text: str, values: Any = ()) -> sqlite3.Cursor:  # noqa: ANN401 - any
+            asked.append((text, values))
+            return super().execute(text, values)
+
     event.listen(Engine, "before_cursor_execute", note)
     try:
-        yield asked
+        with patch.object(sqlite3, "connect", partial(sqlite3.connect, factory=Noting)):
+            yield asked
     finally:
         event.remove(Engine, "before_cursor_execute", note)
 
 
 async def statements(build: Callable[[], Awaitable[object]]) -> list[Asked]:
-    """Return the store's statements for a build."""
+    """Return the store's statements for a builder's first build.
+
+    Raises:
+        RuntimeError: There are none.
+    """
     with recorded() as asked:
         await build()
-    return [each for each in asked if each[0].lstrip().startswith("SELECT")]
+    selecting = [each for each in asked if each[0].lstrip().startswith("SELECT")]
+    if not selecting:
+        raise RuntimeError("no statement of the build was recorded")
+    return selecting
 
 
 async def postgres_rows(url: str, asked: list[Asked]) -> int:
