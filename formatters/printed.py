@@ -98,8 +98,8 @@ def list_arguments(calls: Sequence[ToolCall]) -> str:
 
 
 def dump_calls(calls: Sequence[ToolCall]) -> str:
-    """Return calls with all their arguments as JSON."""
-    return "; ".join(f"{call.name} {dump_value(call.arguments)}" for call in calls)
+    """Return calls with all their arguments as JSON, on a line each."""
+    return "\n".join(f"{one_line(call.name)} {dump_value(call.arguments)}" for call in calls)
 
 
 #: An escape in what `dump_calls` returns, where no character of a word is escaped.
@@ -119,7 +119,8 @@ def _is_annotated(call: ToolCall) -> bool:
 
 def format_arguments(text: str, guard: Guard) -> str:
     """Return a part of what `list_arguments` returned, as it is printed."""
-    return guard.shatter(f"[tool_use:{_format_value(text, None)}]")
+    lines = (_format_value(line, None) for line in text.split("\n"))
+    return guard.shatter(f"[tool_use:{'; '.join(lines)}]")
 
 
 def _format_value(value: object, chars: int | None = VALUE_CHARS) -> str:

@@ -228,6 +228,18 @@ def test_arguments_that_annotations_leave_out_are_forms_of_a_row() -> None:
     assert not recalled(facts(*called("So."))).entries[0].passages
 
 
+def test_calls_with_all_their_arguments_are_separate() -> None:
+    """What ends a call is escaped in an argument, and not between calls."""
+    named = [("write", {"text": "The plan; then"}), ("copy\nto", {"path": "a", "mode": "w"})]
+    made = [{"id": name, "name": name, "arguments": each} for name, each in named]
+    (entry,) = recalled(facts(row("b", "AI", "", metadata={"tool_calls": made}))).entries
+
+    shown = entry.passages[-1]
+    assert shown.text.endswith(
+        '[tool_use:write {"text": "The plan\\; then"}; copy to {"path": "a", "mode": "w"}]'
+    )
+
+
 def test_escapes_in_arguments_join_no_words_of_a_passage() -> None:
     """They are shown as they are, and ranked as blanks."""
     (entry,) = recalled(facts(*called("", path="a", text="One\nplan; [two] \x01plans"))).entries
