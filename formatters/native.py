@@ -46,9 +46,10 @@ def native_history(facts: Facts) -> Block:
     opaque = collect_call_ids(m for m in facts.run if m.provider_parts is not None)
     repaired = repair(sort_messages(facts.history), taken=opaque, answer_call=facts.answer_call)
     units = split_units(repaired.messages)
-    found = count_found(facts, units)
+    stored = [tuple(m for m in unit if m.id not in repaired.synthetic) for unit in units]
+    found = count_found(facts, stored)
     kept = _limit_messages(units[found:], facts.memory.limit)
-    beyond = units[: len(units) - len(kept)]
+    beyond = stored[: len(units) - len(kept)]
     return Block(
         tag=Tag.HISTORY,
         entries=_kept_entries(kept, repaired, facts),
@@ -59,10 +60,7 @@ def native_history(facts: Facts) -> Block:
         omissions=(
             *_filtered(repaired, results_of_cut_runs(facts) if repaired.filtered else ()),
             *(
-                Omission(
-                    tuple(m.id for m in unit if m.id not in repaired.synthetic),
-                    OLDER if index < found else BEYOND_LIMIT,
-                )
+                Omission(tuple([m.id for m in unit]), OLDER if index < found else BEYOND_LIMIT)
                 for index, unit in enumerate(beyond)
             ),
         ),

@@ -292,7 +292,7 @@ def grouped_history(facts: Facts) -> GroupedHistory:
 def count_found(facts: Facts, groups: Sequence[Sequence[Message]]) -> int:
     """Return how many groups of messages, the first, are of those that are only recalled."""
     found = {message.id for message in facts.recalled_only}
-    newest = (index for index, group in enumerate(groups) if group[-1].id not in found)
+    newest = (index for index, group in enumerate(groups) if group and group[-1].id not in found)
     return next(newest, len(groups))
 
 

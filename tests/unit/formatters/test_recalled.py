@@ -4,7 +4,16 @@ from typing import Any
 
 import pytest
 
-from formatters.model import OLDER, Block, Facts, MemoryView, Passage, Role, TrimPolicy
+from formatters.model import (
+    OLDER,
+    Block,
+    Facts,
+    MemoryView,
+    Passage,
+    Role,
+    ToolCall,
+    TrimPolicy,
+)
 from formatters.native import native_history
 from formatters.recalled import insert_day_lines, recalled
 from formatters.rows import read_rows
@@ -314,5 +323,10 @@ def test_what_a_search_found_is_only_recalled(show: Callable[[Facts], Block]) ->
     older = [each.message_ids for each in block.omissions if each.reason == OLDER]
     assert [id_ for ids in older for id_ in ids] == ["m0", "m1", "m2", "m3"]
     assert len(recalled(replace(given, found=4)).entries) == 6
+    # a call without a result gets a placeholder, which is no message of the history
+    calling = replace(given.history[1], role=Role.AI, tool_calls=(ToolCall(id="c", name="f"),))
+    unanswered = replace(given, history=(given.history[0], calling, *given.history[2:]))
+    block = show(replace(unanswered, found=4))
+    assert [m.id for entry in block.entries for m in entry.messages] == ["m4", "m5"]
     for other in (given, replace(given, found=0), replace(given, found=4, recalls=False)):
         assert not show(other).omissions
