@@ -1,6 +1,8 @@
 """Laws of the recalled block, in both layouts, on generated histories."""
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -8,10 +10,15 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from bench.account import Account, texts
 from bench.recounts import Parts, parts_of
+from formatters.model import Row
+from service.config.settings import MemorySettings
+from service.ports.stores import HistoryPage
 from service.wire.response import BuildSuccess
-from tests.laws.building import SPARE, build, built, protected, written
+from tests.laws.building import SPARE, build, built, law_builder, protected, written
 from tests.laws.examples import ASKED, Asked
+from tests.support import FixedHistory
 
 CAPS = st.integers(64, 900)
 LIMITS = st.one_of(st.none(), st.integers(0, 12))
@@ -109,3 +116,57 @@ def test_recalling_is_the_same_each_time(asked: Asked, spec: object, cap: int) -
     assume(one.status == "success")
 
     assert written(one) == written(other)  # type: ignore[arg-type] # it has been looked at
+
+
+class Searched(FixedHistory):
+    """A history of which a build reads the newest rows, and those that a search finds."""
+
+    def __init__(self, past: Sequence[Row], newest: int, found: Sequence[Row]) -> None:
+        super().__init__(past)
+        self._newest, self._found = newest, found
+        #: What a build has found.
+        self.found: list[Row] = []
+
+    async def recent(self, *_args: object, **_options: object) -> HistoryPage:
+        """Return the newest rows, newest first."""
+        return HistoryPage(rows=self._rows[::-1][: self._newest], total=len(self._rows))
+
+    async def search(self, *_args: object, **_options: object) -> list[Row]:
+        """Return what is found, newest first; questions without words have no search."""
+        self.found = [*self._found]
+        return self.found[::-1]
+
+    async def rows(self, _owner: str, ids: Sequence[str], **_options: object) -> list[Row]:
+        """Return the rows with these ids."""
+        return [row for row in self._rows if row["id"] in ids]
+
+
+@given(asked=ASKED, spec=SPECS, cap=CAPS, limit=LIMITS, newest=st.integers(1, 6), data=st.data())
+def test_what_a_search_finds_is_decided_on_once(
+    asked: Asked, spec: object, cap: int, limit: int | None, newest: int, data: st.DataObject
+) -> None:
+    """So is what was said last; of both, what is kept is there, and what is left out is not."""
+    older, last = asked.past[:-newest], asked.past[-newest:]
+    history = Searched(asked.past, newest, [row for row in older if data.draw(st.booleans())])
+    builder = law_builder(asked.tool_results)
+    memory = MemorySettings(tool_results=asked.tool_results, whole_rows=1)
+    searching = replace(
+        builder,
+        sources=replace(builder.sources, history=history),
+        settings=builder.settings.model_copy(update={"memory": memory}),
+    )
+    asked = replace(asked, summaries=[])
+    options = {"past": None, "memory_tokens": cap, "memory_limit": limit}
+    content = build(asked, spec, builder=searching, **options)
+    assert content.status == "success", content.error.detail
+
+    rows: list[Any] = [*history.found, *last, *asked.run]
+    decided = Counter(id_ for each in content.decisions for id_ in each.message_ids)
+    assert decided == Counter({row["id"] for row in rows})
+    counts = [each.count for each in content.decisions if each.decision == "not_read"]
+    assert sum(filter(None, counts)) == len(asked.past) - len(history.found) - len(last)
+    assert parts_of(content).remembered <= cap
+    account = Account()
+    others = [asked.words, asked.profile, asked.tools, asked.context]
+    account.add("a context", rows, "\n".join(texts(others)), content)
+    assert account.kept_but_absent == account.left_out_but_present == []
