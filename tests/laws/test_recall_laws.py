@@ -136,7 +136,7 @@ class Searched(FixedHistory):
         self.found = [*self._found]
         return self.found[::-1]
 
-    async def rows(self, _owner: str, ids: Sequence[str], **_options: object) -> list[Row]:
+    async def rows(self, owner_key: str, ids: Sequence[str], *, pruned: bool = True) -> list[Row]:
         """Return the rows with these ids."""
         return [row for row in self._rows if row["id"] in ids]
 

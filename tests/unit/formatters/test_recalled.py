@@ -4,16 +4,7 @@ from typing import Any
 
 import pytest
 
-from formatters.model import (
-    OLDER,
-    Block,
-    Facts,
-    MemoryView,
-    Passage,
-    Role,
-    ToolCall,
-    TrimPolicy,
-)
+from formatters.model import OLDER, Block, Facts, MemoryView, Passage, Role, ToolCall, TrimPolicy
 from formatters.native import native_history
 from formatters.recalled import insert_day_lines, recalled
 from formatters.rows import read_rows
