@@ -17,7 +17,8 @@ from service.build.row_cache import RowCache
 from service.build.similarity import EmbeddedQuestion
 from service.config.settings import MemorySettings
 from service.ports.stores import STORED_CHARS, HistoryPage, HistoryStore, Scope, SearchRequest
-from service.recall.question import LANGUAGE_PASSAGES, question_terms
+from service.recall.dates import find_spans
+from service.recall.question import LANGUAGE_PASSAGES, question_terms, shorten_question
 from service.wire.request import BuildRequest
 
 #: Rows in the first read for each row to be printed; a turn with tools has several.
@@ -183,12 +184,13 @@ class RowReader:
     async def _search(self, newest: Sequence[Row], max_rows: int) -> Sequence[Row]:
         """Return older rows that match the question, newest first."""
         terms = question_terms(self.request.current_input, self._last_passages(newest))
+        spans = find_spans(shorten_question(self.request.current_input), self.plan.now)
         conversation, question = self.plan.conversation_id, self.question
         similar = await question.nearest(conversation, max_rows) if question else ()
-        if not terms and not similar:
+        if not (terms or similar or spans):
             return ()
         (oldest,) = newest[-1:]  # the only one that is parsed
-        request = SearchRequest(terms, str(oldest["id"]), max_rows, similar)
+        request = SearchRequest(terms, str(oldest["id"]), max_rows, similar, spans)
         return await self.store.search(self.request.owner_key, conversation, request)
 
     def _last_passages(self, newest: Sequence[Row]) -> list[Passage]:

@@ -79,6 +79,8 @@ class SearchRequest:
     max_rows: int
     #: Rows that are hits whatever their terms, the best first: numbers of `NumberedVector`.
     similar: Sequence[int] = ()
+    #: The begin and the end, which isn't included, of times whose rows are hits, too.
+    spans: Sequence[tuple[datetime, datetime]] = ()
 
 
 class HistoryReader(Protocol):

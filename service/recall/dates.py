@@ -1,9 +1,12 @@
 """Find the days that a question names: dates, months, years, and days relative to its moment."""
 
 import re
+from calendar import monthrange
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
+from itertools import chain
 from typing import Final
 
 #: The names of the months in several languages, from January on, separated by blanks.
@@ -41,6 +44,8 @@ _YEAR: Final = r"(?:19|20)\d\d"
 _DAY: Final = r"(?:[12]\d|3[01]|0?[1-9])"
 
 _ISO: Final = re.compile(rf"(?<!\d)({_YEAR})-(\d\d)(?:-(\d\d))?(?!\d)")
+#: "21.5.2023", as in many languages of Europe.
+_DOTTED: Final = re.compile(rf"(?<![\d.])({_DAY})\.\s?(1[0-2]|0?[1-9])\.\s?({_YEAR})(?!\.?\d)")
 #: "2023年5月21日" and "2023년 5월 21일", each part but the month optional.
 _CJK: Final = re.compile(
     rf"(?:({_YEAR})\s*[年년]\s*)?(?<!\d)(1[0-2]|0?[1-9])\s*[月월](?:\s*({_DAY})\s*[日号號일])?"
@@ -65,6 +70,10 @@ MAX_DATES: Final = 10
 
 #: Days after an event during which people talk about it.
 DAYS_AFTER: Final = 10
+#: The years in which a date without a year is looked for, and the longest span that is.
+RECENT_YEARS: Final = 3
+MAX_SPAN: Final = timedelta(days=32)
+_DAY_LENGTH: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +92,20 @@ class Days:
         parts = ((self.year, day.year), (self.month, day.month), (self.day, day.day))
         return all(given is None or given == actual for given, actual in parts)
 
+    def spans(self, today: date | None) -> Iterator[tuple[date, date]]:
+        """Yield the first and the last day of each span; without a year, those of recent years.
+
+        A year alone has none.
+        """
+        if self.span:
+            yield self.span
+        elif self.month and (self.year or today):
+            newest = self.year or (today or date.max).year
+            for year in range(newest, newest - (1 if self.year else RECENT_YEARS), -1):
+                with suppress(ValueError):  # there is no such day
+                    first = date(year, self.month, self.day or 1)
+                    yield first, first if self.day else _last_of_month(first)
+
     def just_before(self, day: date) -> bool:
         """Return whether a day is not among them, but follows one of them soon."""
         if self.has(day) or day.toordinal() <= DAYS_AFTER:
@@ -95,15 +118,36 @@ def find_days(question: str, now: datetime | None) -> tuple[Days, ...]:
     today = now.date() if now else None
     # a year that belongs to a month is not a date of its own
     has_year = _ANY_YEAR.search(question)
-    remaining = _CJK.sub(" ", _NAMED.sub(" ", question)) if has_year else ""
+    remaining = question if has_year else ""
+    for dated in (_NAMED, _CJK, _DOTTED):
+        remaining = dated.sub(" ", remaining)
     days = (
         *(Days(int(y), int(m), _int(d)) for y, m, d in _ISO.findall(question)),
+        *(Days(int(y), int(m), int(d)) for d, m, y in _DOTTED.findall(question)),
         *(Days(_int(y), int(m), _int(d)) for y, m, d in _CJK.findall(question)),
         *_named_months(question, today),
         *(Days(year=int(year)) for year in _LONE_YEAR.findall(remaining)),
         *(_relative_days(question.lower(), today) if today else ()),
     )
     return tuple(dict.fromkeys(days))[:MAX_DATES]
+
+
+def find_spans(question: str, now: datetime | None) -> list[tuple[datetime, datetime]]:
+    """Return when the days that a question names begin and end, in the zone of its moment.
+
+    The ends aren't included. What is longer than a month says too little of what to look for.
+    """
+    zone, today = (now.tzinfo or UTC, now.date()) if now else (UTC, None)
+    days = chain.from_iterable(each.spans(today) for each in find_days(question, now))
+    return [
+        (datetime.combine(first, time(), zone), datetime.combine(last, time(), zone) + _DAY_LENGTH)
+        for first, last in dict.fromkeys(days)
+        if last - first < MAX_SPAN and last < date.max
+    ]
+
+
+def _last_of_month(first: date) -> date:
+    return first.replace(day=monthrange(first.year, first.month)[1])
 
 
 def _int(digits: str | None) -> int | None:

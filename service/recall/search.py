@@ -8,7 +8,7 @@ in pairs. Everything here concerns one owner; terms are keys that a store makes 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import combinations, islice, zip_longest
+from itertools import chain, combinations, islice, zip_longest
 from operator import itemgetter
 from typing import Final, NamedTuple, TypeVar
 
@@ -41,6 +41,8 @@ ROWS_AFTER: Final = 2
 ROWS_TO_CALL: Final = 20
 #: Of a search for n rows, the best n / `ROWS_PER_HIT` hits are looked up.
 ROWS_PER_HIT: Final = 2
+#: The oldest rows of a span of time that may be hits for their time.
+MAX_DATED: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,11 +155,27 @@ def near_rank(hit: int) -> int:
     return 2 * hit
 
 
-def merge_hits(one: Sequence[int], other: Sequence[int], limit: int) -> list[int]:
-    """Return the best of two rankings in turns, each row once; at most ``limit``."""
-    both = dict.fromkeys(number for pair in zip_longest(one, other) for number in pair)
-    both.pop(None, None)
-    return list(islice(both, limit))
+def merge_hits(limit: int, *rankings: Sequence[int]) -> list[int]:
+    """Return the best of rankings in turns, each row once; at most ``limit``."""
+    merged = dict.fromkeys(chain.from_iterable(zip_longest(*rankings)))
+    merged.pop(None, None)
+    return list(islice(merged, limit))
+
+
+def take_dated(spans: Sequence[Sequence[int]], ranked: Sequence[int], limit: int) -> list[int]:
+    """Return rows of spans of time, as many of each, and half of ``limit`` in all.
+
+    Of more rows, those that are ``ranked`` come first, then some from the whole span.
+    """
+    places = {number: place for place, number in enumerate(ranked)}
+    most = max(limit // 2 // max(len(spans), 1), 1)
+    taken: list[int] = []
+    for span in spans:
+        matching = sorted(filter(places.__contains__, span), key=places.__getitem__)[:most]
+        others = [number for number in span if number not in places]
+        step = max(-(-len(others) // max(most - len(matching), 1)), 1)
+        taken += [*matching, *others[::step]][:most]
+    return taken
 
 
 def take_best(ranked: Iterable[tuple[int, SortKey]], limit: int) -> list[SortKey]:

@@ -28,10 +28,11 @@ async def found(stores: Stores, *terms: str, **options: object) -> str:
     """Return the ids of what is found before the row ``end``, newest first."""
     settled = {"owner": "o", "conversation": None, "before": "end", "most": 40, **options}
     similar: Any = settled.get("similar", ())
+    spans: Any = settled.get("spans", ())
     rows = await stores.history.search(
         str(settled["owner"]),
         settled["conversation"],  # type: ignore[arg-type]
-        SearchRequest(terms, str(settled["before"]), int(str(settled["most"])), similar),
+        SearchRequest(terms, str(settled["before"]), int(str(settled["most"])), similar, spans),
     )
     return " ".join(str(each["id"]) for each in rows)
 
@@ -190,6 +191,24 @@ async def test_a_search_is_of_one_owner_and_conversation(stores: Stores) -> None
     assert await found(stores, "boat", conversation="nowhere") == ""
     (one,) = await stores.history.search("p", None, SearchRequest(["boat"], "b", 9))
     assert one["content"] == "a boat of p"
+
+
+async def test_rows_of_a_time_are_found_whatever_they_say(stores: Stores) -> None:
+    """The row after each comes along, but a time ends before its end; others' rows don't count."""
+    long = " ".join(["word"] * 200)
+    await say(stores, *(f"{name} {long}" for name in "abcdef"), conversation_id="x")
+    await say(stores, f"z {long}", owner="p")
+    times = [(minute(0), minute(1))]
+
+    assert await found(stores, spans=times) == "b a"
+    assert await found(stores, spans=[(minute(0), minute(2))]) == "c b a"
+    assert await found(stores, spans=times, before="b") == "a"
+    assert await found(stores, spans=times, before="a") == ""
+    assert await found(stores, spans=[(minute(1), minute(0))]) == ""
+    assert await found(stores, spans=times, conversation="y") == ""
+    assert await found(stores, "f", spans=times, conversation="x") == "f e d b a"
+    await stores.history.prune("o", ["a"])
+    assert await found(stores, spans=times) == ""
 
 
 async def test_rows_that_are_gone_are_not_found(stores: Stores) -> None:

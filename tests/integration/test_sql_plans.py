@@ -154,8 +154,10 @@ async def expired(stores: Stores) -> None:
 
 
 async def search(stores: Stores, conversation: str | None, owner: str = "o") -> None:
-    """Look for a term that few rows have, before a row, as a build does."""
-    await stores.history.search(owner, conversation, SearchRequest(["rare"], NAMES[0], LIMIT))
+    """Look for a term that few rows have, and for a time, before a row, as a build does."""
+    time = (RECEIPT, RECEIPT + timedelta(minutes=1))
+    request = SearchRequest(["rare"], NAMES[0], LIMIT, spans=[time])
+    await stores.history.search(owner, conversation, request)
 
 
 #: The calls of the stores for one request, by builds, workers and recorders.

@@ -9,10 +9,11 @@ from itertools import accumulate, islice
 from typing import NamedTuple
 
 from formatters.model import Summary
-from service.adapters.store_records import IndexKeys, Record
+from service.adapters.store_records import IndexKeys, Record, microseconds
 from service.budget.counting import MESSAGE_OVERHEAD
 from service.ports.stores import ArchivedRow, SearchRequest
 from service.recall.search import (
+    MAX_DATED,
     MAX_FOUND,
     ROWS_AFTER,
     ROWS_BEFORE,
@@ -27,6 +28,7 @@ from service.recall.search import (
     near_rank,
     rank_hits,
     take_best,
+    take_dated,
     token_ranges,
 )
 
@@ -128,7 +130,7 @@ class OwnerRows:
         terms = _KEYS(request.terms)
         counts = Counter(key for row in everything for key in row.keys.intersection(terms))
         end = self.stored.get(request.before)
-        if end is None or not (counts or request.similar):
+        if end is None or not (counts or request.similar or request.spans):
             return []
         statistics = TermStatistics(
             rows=sum(bool(row.keys) for row in everything),
@@ -142,7 +144,14 @@ class OwnerRows:
         known = frozenset(statistics.having)
         hits = [Hit(row, known.intersection(older[index].keys)) for row, index in indexes.items()]
         most = most_hits(request.max_rows)
-        best = merge_hits(rank_hits(hits, statistics, most), request.similar, most)
+        ranked = rank_hits(hits, statistics, most)
+        spans = [[*map(microseconds, span)] for span in request.spans]
+        in_spans = [
+            [row.sequence for row in older if begin <= row.sort_time < end and row.keys]
+            for begin, end in spans
+        ]
+        dated = take_dated([rows[:MAX_DATED] for rows in in_spans], ranked, most)
+        best = merge_hits(most, ranked, dated, request.similar)
         numbers = set(best)
         indexes |= {row.sequence: at for at, row in enumerate(older) if row.sequence in numbers}
         hit_indexes = [indexes[number] for number in best if number in indexes]

@@ -9,6 +9,7 @@ more read the rows next to these, and the last calls before them.
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeVar, TypeVarTuple
 
@@ -40,10 +41,11 @@ from sqlalchemy.types import TypeEngine
 from formatters.rows import StoredRows
 from service.adapters.sql.queries import LIMIT, OWNED, POSITION, owned, scope
 from service.adapters.sql.schema import messages, searched, term_counts
-from service.adapters.store_records import IndexKeys, keys_to_words
+from service.adapters.store_records import IndexKeys, keys_to_words, microseconds
 from service.budget.counting import MESSAGE_OVERHEAD
 from service.ports.stores import SearchRequest
 from service.recall.search import (
+    MAX_DATED,
     MAX_FOUND,
     ROWS_AFTER,
     ROWS_BEFORE,
@@ -58,6 +60,7 @@ from service.recall.search import (
     near_rank,
     rank_hits,
     take_best,
+    take_dated,
     token_ranges,
 )
 
@@ -87,7 +90,7 @@ async def search_rows(
     # the index keys that every row of the scope has
     scope_keys = () if conversation is None else (IndexKeys(owner).conversation(conversation),)
     statistics = await _read_statistics(connection, owner, request.terms, scope_keys)
-    is_known = bool(statistics.having or request.similar)
+    is_known = bool(statistics.having or request.similar or request.spans)
     if last is None or not is_known or conversation not in (None, last[0]):
         return StoredRows(())
     end = _Place(*last[1:])
@@ -102,7 +105,12 @@ async def search_rows(
         find_known = _KNOWN_TERMS[dialect](statistics.having)
         hits = [Hit(sequence, find_known(terms)) for sequence, terms in rows.all()]
     most = most_hits(request.max_rows)
-    best = merge_hits(rank_hits(hits, statistics, most), request.similar, most)
+    ranked = rank_hits(hits, statistics, most)
+    spans = [
+        await _read_span(connection, _DATED[total], span, {**keys, **before})
+        for span in request.spans
+    ]
+    best = merge_hits(most, ranked, take_dated(spans, ranked, most), request.similar)
     numbers = _list_parameter(dialect, best)
     rows = await connection.execute(_POSITIONS[dialect], {"in_owner": owner, "numbers": numbers})
     by_number = {place.sequence: place for place in itertools.starmap(_Place, rows.all())}
@@ -142,6 +150,19 @@ async def _read_near(
     parameters = {**values, **_pair_parameters(connection.dialect.name, one_and_two)}
     rows = await connection.execute(statement, parameters)
     return [(pairs[index][2], (time, number), text) for index, time, number, text in rows.all()]
+
+
+async def _read_span(
+    connection: AsyncConnection,
+    statement: Select[int],
+    span: tuple[datetime, datetime],
+    values: Mapping[str, object],
+) -> list[int]:
+    """Return the numbers of the rows of a span of time, oldest first."""
+    begin, until = map(microseconds, span)
+    bounds = {**values, "begin_time": begin, "until_time": until}
+    rows = await connection.execute(statement, bounds)
+    return [number for (number,) in rows.all()]
 
 
 async def _read_statistics(
@@ -437,6 +458,20 @@ def _in_scopes(
     }
 
 
+#: By scope: the numbers of the oldest rows from ``begin_time`` on that precede ``until_time``, and
+#: ``end_time`` with ``end_sequence``.
+_DATED: Final = {
+    total: select(messages.c.sequence)
+    .where(
+        *scoped(messages),
+        messages.c.sort_time >= bindparam("begin_time", type_=BigInteger),
+        messages.c.sort_time < bindparam("until_time", type_=BigInteger),
+        tuple_(*POSITION) < _END,
+    )
+    .order_by(*POSITION)
+    .limit(MAX_DATED)
+    for total, scoped in _SCOPES.items()
+}
 #: By dialect and scope: bodies of at most ``limit`` rows before ``end_time`` and ``end_sequence``
 #: whose totals are in the ranges of `_pair_parameters`.
 _AROUND: Final = _in_scopes({"postgresql": _postgres_around, "sqlite": _sqlite_around})

@@ -371,3 +371,16 @@ async def test_the_store_is_asked_for_the_run_only_where_it_matters(
     await watching.build_or_raise(BuildRequest.model_validate(request))
 
     assert [*store.by_ids] == read
+
+
+async def test_rows_of_a_named_day_are_found(
+    builder: ContextBuilder, make_request: MakeRequest
+) -> None:
+    """Also if the question has no word of theirs."""
+    rows = history()
+    rows[30] = {**rows[30], "timestamp": "2025-10-25T09:00:00Z"}
+    rows[31] = {**rows[31], "timestamp": "2025-10-25T09:01:00Z"}
+    found = await built(builder, make_request, "What did I say on 25 October 2025?", rows)
+
+    assert {"m30", "m31"} <= {message.id for message in found.gathered.history.messages}
+    assert any(KEY in str(message["content"]) for message in found.content.messages)

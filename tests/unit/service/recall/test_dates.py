@@ -1,8 +1,8 @@
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta, timezone
 
 import pytest
 
-from service.recall.dates import MAX_DATES, Days, find_days
+from service.recall.dates import MAX_DATES, Days, find_days, find_spans
 
 NOW = datetime(2025, 12, 10, 8, tzinfo=UTC)  # a Wednesday
 
@@ -18,6 +18,8 @@ NOW = datetime(2025, 12, 10, 8, tzinfo=UTC)  # a Wednesday
         ("Where was Ann in June 2023?", [Days(2023, 6)]),
         ("Where was Ann in 2022?", [Days(2022)]),
         ("Was war am 3. März 2024?", [Days(2024, 3, 3)]),
+        ("Was war am 3.10.2024 oder 21. 5. 2023.", [Days(2024, 10, 3), Days(2023, 5, 21)]),
+        ("Version 1.2.2024.7 or 32.1.2024", [Days(2024)]),
         ("Qué pasó el 5 de octubre de 2021?", [Days(2021, 10, 5)]),
         ("Qu'as-tu fait en août ?", [Days(None, 8)]),
         ("5月去了哪里？", [Days(None, 5)]),
@@ -86,3 +88,40 @@ def test_the_number_of_dates_is_limited() -> None:
     question = " ".join(f"2023-05-{day:02}" for day in range(1, 29))
 
     assert len(find_days(question, NOW)) == MAX_DATES
+
+
+NOON = datetime(2025, 11, 30, 12, tzinfo=timezone(timedelta(hours=2)))
+
+
+@pytest.mark.parametrize(
+    ("question", "spans"),
+    [
+        ("What did we do on 25 October 2025?", [("2025-10-25", "2025-10-26")]),
+        ("And in May 2024?", [("2024-05-01", "2024-06-01")]),
+        ("Where was I yesterday?", [("2025-11-29", "2025-11-30")]),
+        ("Who came on 24 December?", [(f"{y}-12-24", f"{y}-12-25") for y in (2025, 2024, 2023)]),
+        ("What happened on 29 February?", [("2024-02-29", "2024-03-01")]),
+        ("What happened in 2024?", []),
+        ("What happened last year?", []),
+        ("Is it 2025-13-01?", []),
+        ("When?", []),
+    ],
+)
+def test_days_begin_and_end_in_the_zone_of_the_question(
+    question: str, spans: list[tuple[str, str]]
+) -> None:
+    """A date without a year is looked for in recent years, and what is longer than a month isn't."""
+    assert find_spans(question, NOON) == [
+        (
+            datetime.fromisoformat(f"{first}T00:00+02:00"),
+            datetime.fromisoformat(f"{end}T00:00+02:00"),
+        )
+        for first, end in spans
+    ]
+
+
+def test_without_a_moment_days_need_a_year() -> None:
+    """They are those of UTC."""
+    assert find_spans("What did we do on 24 December?", None) == []
+    ((begin, _),) = find_spans("What did we do on 2025-12-24?", None)
+    assert begin == datetime(2025, 12, 24, tzinfo=UTC)

@@ -14,6 +14,7 @@ from service.recall.search import (
     merge_hits,
     rank_hits,
     take_best,
+    take_dated,
     token_ranges,
 )
 
@@ -94,6 +95,16 @@ def test_what_is_around_the_best_hits_is_taken_first() -> None:
 
 def test_two_rankings_take_turns() -> None:
     """Each row counts once, and the longer one goes on alone."""
-    assert merge_hits([1, 2, 3], [2, 4], 9) == [1, 2, 4, 3]
-    assert merge_hits([1, 2, 3], [2, 4], 2) == [1, 2]
-    assert merge_hits([], [5, 0], 9) == [5, 0]
+    assert merge_hits(9, [1, 2, 3], [2, 4]) == [1, 2, 4, 3]
+    assert merge_hits(2, [1, 2, 3], [2, 4]) == [1, 2]
+    assert merge_hits(9, [], [5, 0]) == [5, 0]
+
+
+def test_a_span_of_many_rows_gives_those_that_match_and_some_of_all() -> None:
+    """Half of the hits at most are there for their time, as many of each span."""
+    many = list(range(100))
+    assert take_dated([many], [70, 30, 500], 10) == [70, 30, 0, 34, 67]
+    assert take_dated([many, [7, 8]], [], 8) == [0, 50, 7, 8]
+    assert take_dated([[1, 2]], [], 10) == [1, 2]
+    assert take_dated([[], many], [5], 1) == [5]
+    assert take_dated([], [5], 10) == []
