@@ -490,7 +490,7 @@ def by_scheme(table: Mapping[str, T], url: str, place: str) -> T:
         is_address = "redis" in table and re.fullmatch(r"[\w.-]+:\d+", url)
         meant = f"; did you mean redis://{url}?" if is_address else ""
         if "sqlite" in table and re.fullmatch(r"[\w./-]+\.(db|sqlite3?)", url):
-            meant = f"; did you mean sqlite:///{url}?"
+            meant = f"; did you mean sqlite:///{re.sub('^sqlite/+', '', url)}?"
         known = ", ".join(sorted(table))
         raise ConfigError(f"{place}: {scheme!r} is unknown; known are {known}{meant}")
     return table[scheme]

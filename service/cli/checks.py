@@ -4,7 +4,9 @@ import asyncio
 import json
 import os
 import shutil
+import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -23,12 +25,15 @@ from service.errors import (
     ConfigError,
     InvalidRequestError,
     SchemaError,
+    StoreError,
     ToolError,
 )
 from service.ports.services import ServerTools
 from service.ports.status import StoreState
 from service.wire.request import BuildRequest
 
+#: Seconds that a store's file may be locked by a transaction of another process.
+LOCK_SECONDS: Final = 3.0
 #: Free bytes of a disk below which it is a warning, and below which it is a failure.
 LOW_DISK: Final = 1_000_000_000
 FULL_DISK: Final = 50_000_000
@@ -57,17 +62,30 @@ async def check_configured_store(settings: Settings) -> AsyncIterator[Finding]:
         if finding := _check_file(file):
             yield finding
             return
-    try:
-        yield ok(
-            "store", f"reached, its schema is at revision {await connect.check_store(settings)}"
-        )
-    except SchemaError as error:
-        yield fail("store", error.detail, "follow docs/postgres.md, Upgrading")
+    reached = await _open_store(settings, file)
+    yield reached
+    if reached.state == "fail":
         return
     if (state := await connect.store_state(settings)) is not None:
         # at least the one that is to run here
         for finding in check_database(state, settings, max(1, workers)):
             yield finding
+
+
+async def _open_store(settings: Settings, file: Path | None) -> Finding:
+    """Return the revision of a store, or what keeps it from being used."""
+    try:
+        revision = await connect.check_store(settings)
+        reached = ok("store", f"reached, its schema is at revision {revision}")
+        return (check_lock(file) if file else None) or reached
+    except SchemaError as error:
+        advice = "run ctxb db upgrade" if file else "follow docs/postgres.md, Upgrading"
+        return fail("store", error.detail, advice)
+    except StoreError as error:
+        if not file:
+            raise
+        advice = "restore the file from a backup, or name another one: docs/operations.md, SQLite"
+        return fail("store", error.detail, advice)
 
 
 def _check_file(file: Path) -> Finding | None:
@@ -81,6 +99,18 @@ def _check_file(file: Path) -> Finding | None:
     if file.exists():
         return None
     return ok("store", f"{file} does not exist yet; the first worker creates it")
+
+
+def check_lock(file: Path, seconds: float = LOCK_SECONDS) -> Finding | None:
+    """Return that a file is locked by another process for some seconds; None if it isn't."""
+    with closing(sqlite3.connect(file, timeout=seconds, isolation_level=None)) as database:
+        try:
+            database.execute("BEGIN IMMEDIATE")
+            database.execute("ROLLBACK")
+        except sqlite3.OperationalError as error:
+            found = f"{file} couldn't be written to for {seconds:g} s: {error}"
+            return fail("store", found, "end the process that writes to it; requests wait for it")
+    return None
 
 
 def check_database(state: StoreState, settings: Settings, workers: int) -> Iterator[Finding]:

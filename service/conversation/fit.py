@@ -101,9 +101,10 @@ def fit_rows(
     room = budget - spent - sum(map(row_cost, units.rows(())))
     groups = _clear_beside_text(pin_opener(units.groups(row_cost)), room)
     protected = protected_indexes(groups)
-    if _excess(groups, room) > 0:
+    if (excess := _excess(groups, room)) > 0:
         always = units.items(group for group in groups if group.index in protected)
-        raise BudgetExceededError(_describe_excess(always, row_cost, budget, spent))
+        detail = _describe_excess(always, row_cost, budget, spent)
+        raise BudgetExceededError(detail, needed=budget + excess, available=budget)
     fit = fit_pinned(strategy, groups, room)
     within = drop_excess(_cleared_to_save(groups, fit.kept), protected, room)
     kept = open_answers(units, groups, within, room)

@@ -22,6 +22,7 @@ from service.recall.terms import (
     is_cjk,
     plain_words,
     without_stop_words,
+    words,
 )
 
 #: Characters of a longer question that count at its beginning, and at its end: a question precedes
@@ -45,6 +46,8 @@ LAST_TURN_PASSAGES: Final = 2
 
 #: A word of the last turn: less than any of a question's own words would have.
 LAST_TURN_WEIGHT: Final = 0.5
+#: A word of asking, where those of the last turn count.
+ASKING_WEIGHT: Final = 0.1
 #: A pair of Hiragana: most are endings, which say nothing about the subject.
 HIRAGANA_WEIGHT: Final = 0.3
 #: A single Han character, in addition to its pairs.
@@ -54,6 +57,15 @@ STOP_HAN_WEIGHT: Final = 0.3
 #: A pair of Han and Hiragana in Japanese, where the stem of a verb is often one character and the
 #: next one is inflected; that single character counts as a word.
 HAN_HIRAGANA_WEIGHT: Final = 0.5
+
+#: English words with which somebody asks on, answers or agrees, whatever the subject.
+_ASKING_ON: Final = """
+    advise advised answer answered explain explained happen happened mean meant mention mentioned
+    recommend recommended remind repeat repeated say said suggest suggested tell told
+    again ahead another continue detail details else example examples go many more much one ones
+    ok okay other others please really right sure thank thanks thing things yeah yes
+"""
+_WORDS_OF_ASKING: Final = frozenset(_ASKING_ON.split())
 
 #: A word with a small letter at its beginning: no name.
 _PLAIN_WORD: Final = re.compile(r"\b[a-z]{3,}\b")
@@ -96,10 +108,11 @@ def read_question(text: str, passages: Sequence[Passage], now: datetime | None) 
     newest = (passage.text[:MAX_QUESTION_CHARS] for passage in passages[-LANGUAGE_PASSAGES:])
     language = _choose_language(text, detect_language_of([text, *newest]))
     question = replace(_read_alone(text, language), now=now)
-    if question.stems:
+    if question.stems and not _asks_on(text, language):
         return question
     # such as "and when was that?": the last human message with its answer, or the newest passages
-    stems, grams = dict[str, float](), {**question.grams}
+    stems = dict.fromkeys(question.stems, ASKING_WEIGHT)
+    grams = dict.fromkeys(question.grams, ASKING_WEIGHT)
     turn = passages[-LAST_TURN_PASSAGES:]
     humans = [index for index, passage in enumerate(turn) if passage.speaker is Role.HUMAN]
     for passage in turn[humans[-1] :] if humans else turn:
@@ -107,7 +120,16 @@ def read_question(text: str, passages: Sequence[Passage], now: datetime | None) 
         stems |= dict.fromkeys(last.stems, LAST_TURN_WEIGHT)
         grams |= dict.fromkeys(last.grams, LAST_TURN_WEIGHT)
     kinds = question.kinds - stems.keys()
-    return replace(question, stems=stems, grams=grams, kinds=kinds, has_terms=False)
+    has_terms = bool(question.stems)
+    return replace(question, stems=stems, grams=grams, kinds=kinds, has_terms=has_terms)
+
+
+def _asks_on(text: str, language: str) -> bool:
+    """Return whether a sentence names no subject, as "what did you advise?"."""
+    found = words(text)
+    said = [*without_stop_words(found, language)]
+    is_sentence = 0 < len(said) < len(found)  # alone, as in a query, a word may be a subject
+    return language == DEFAULT and is_sentence and _WORDS_OF_ASKING.issuperset(said)
 
 
 @lru_cache(maxsize=READ_QUESTIONS)

@@ -88,6 +88,7 @@ class Recorder:
                 return self._input_warning("the input could not be recorded")
             if isinstance(error, RowRefusedError):
                 raise InvalidRequestError("the store refuses the input") from error
+            log.warning("recorder.unavailable", request_id=request.id, error=str(error))
             raise HistoryUnavailableError("the input could not be recorded") from error
         if is_stored:
             return None

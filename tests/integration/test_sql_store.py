@@ -415,3 +415,13 @@ async def test_retention_writes_nothing_where_nothing_has_expired(file: Path, ur
                 assert await stores.history.expire_archive(RECEIPT, 9) == 0
             other.execute("ROLLBACK")
         assert await stores.history.expire_archive(RECEIPT + timedelta(seconds=1), 9) == 1
+
+
+async def test_a_file_is_opened_and_read_while_others_write(file: Path, url: str) -> None:
+    """Nothing is written to a file in which all is in order."""
+    async with open_sql_store(url, Words, receipt) as stores:
+        await stores.history.append("o", [row("a", at(1))])
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        async with open_sql_store(url, Words, receipt) as stores:
+            assert (await stores.history.recent("o")).total == 1

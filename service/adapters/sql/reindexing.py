@@ -52,7 +52,12 @@ _NEXT_ROWS: Final = (
 
 
 async def complete_index(database: Database) -> None:
-    """Index the rows that were stored before there was an index; an ended pass continues."""
+    """Index the rows that were stored before there was an index; an ended pass continues.
+
+    Mostly there is nothing to do, and nothing is written, which would wait for another process.
+    """
+    if await database.read(_is_settled):
+        return
     await database.write(_note_rules_of_empty_index)
     while await database.write(index_next) is not None:
         pass
@@ -102,11 +107,22 @@ async def reindex_next(connection: AsyncConnection) -> int | None:
     return await _continue_pass(connection)
 
 
+_HAS_ENTRIES: Final = exists().where(searched.c.number.is_not(None))
+
+
+async def _is_settled(connection: AsyncConnection) -> bool:
+    """Return whether all rows are indexed, and the rules are noted if there are none."""
+    if not await is_complete(connection):
+        return False
+    is_noted = await connection.scalar(_RULES) == term_rules()
+    return is_noted or bool(await connection.scalar(select(_HAS_ENTRIES)))
+
+
 async def _note_rules_of_empty_index(connection: AsyncConnection) -> None:
     """Note the current rules if the index is empty, so that no other rules made it."""
-    empty = ~exists().where(searched.c.number.is_not(None))
     other = index_rules.c.rules != term_rules()
-    await connection.execute(update(index_rules).where(empty, other).values(rules=term_rules()))
+    noted = update(index_rules).where(~_HAS_ENTRIES, other).values(rules=term_rules())
+    await connection.execute(noted)
 
 
 async def _continue_pass(connection: AsyncConnection) -> int | None:

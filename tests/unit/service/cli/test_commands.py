@@ -316,6 +316,7 @@ def test_settings_are_shown_with_their_origin(ctxb: Ctxb, monkeypatch: pytest.Mo
         ("store: {url: memory}", "store.url: 'memory' is no URL; a URL begins with memory://\n"),
         ("store: {url: 'mysql://h/d'}", "store.url: 'mysql' is unknown"),
         ("store: {url: ctxb.db}", "; did you mean sqlite:///ctxb.db?\n"),
+        ("store: {url: sqlite//ctxb.db}", "; did you mean sqlite:///ctxb.db?\n"),
         ("store: {url: /data/h.sqlite3}", "; did you mean sqlite:////data/h.sqlite3?\n"),
         ("store: {url: me.secret}", "sqlite, sqlite+aiosqlite\n"),
         ("store: {url: 'sqlite:ctxb.db'}", "c.yml:1:9  store.url: cannot be read; one is sqlite"),

@@ -2,8 +2,9 @@
 
 import json
 import os
+import sqlite3
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, cast
 import pytest
 from typer.testing import Result
 
+from service.adapters.sql.migrate import upgrade
 from service.build import plugins
 from service.cli import bus_checks, checks, doctor
 from service.cli.exits import Exit
@@ -234,6 +236,30 @@ async def test_a_store_that_cannot_be_written_fails(
     file.unlink()  # the folder still is what it was
     found = [each async for each in checks.check_configured_store(settings)]
     assert [each.state for each in found] == ["ok", "fail"]
+
+
+async def test_a_file_that_requests_cannot_use_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While another process writes to it, without tables, or if it is no database."""
+    file = tmp_path / "history.db"
+    settings = Settings.model_validate({"store": {"url": f"sqlite:///{file}"}})
+    monkeypatch.setattr(checks, "check_disk", lambda name, _: ok(name, "fine"))
+    monkeypatch.setattr(checks.check_lock, "__defaults__", (0.01,))
+
+    async def found() -> Finding:
+        return [each async for each in checks.check_configured_store(settings)][-1]
+
+    await upgrade(f"sqlite:///{file}")
+    assert (await found()).state == "ok"
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert "locked" in (await found()).found
+    for content, advice in ((b"", "run ctxb db upgrade"), (b"no database" * 99, "backup")):
+        file.write_bytes(content)
+        finding = await found()
+        assert finding.state == "fail"
+        assert advice in finding.advice
 
 
 async def test_what_a_check_raises_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:

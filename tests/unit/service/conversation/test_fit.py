@@ -158,8 +158,9 @@ def test_results_give_way_to_the_text_beside_them() -> None:
         [part.get("content") for part in fitted(rows, budget).rows[1]["content"]]  # type: ignore[attr-defined]
         for budget in (least + 93, least + 46)
     ] == [[CLEARED, long["content"], None], [CLEARED, CLEARED, None]]
-    with pytest.raises(BudgetExceededError, match=f"needs {least} tokens"):
+    with pytest.raises(BudgetExceededError, match=f"needs {least} tokens") as raised:
         fitted(rows, least - 1)
+    assert (raised.value.needed, raised.value.available) == (least, least - 1)
 
 
 def test_what_a_strategy_keeps_beyond_the_budget_goes() -> None:

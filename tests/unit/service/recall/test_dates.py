@@ -110,7 +110,7 @@ NOON = datetime(2025, 11, 30, 12, tzinfo=timezone(timedelta(hours=2)))
 def test_days_begin_and_end_in_the_zone_of_the_question(
     question: str, spans: list[tuple[str, str]]
 ) -> None:
-    """A date without a year is looked for in recent years, and what is longer than a month isn't."""
+    """A date without a year is one of recent years; what is longer than a month isn't there."""
     assert find_spans(question, NOON) == [
         (
             datetime.fromisoformat(f"{first}T00:00+02:00"),

@@ -2,6 +2,7 @@ import pytest
 
 from formatters.model import Passage, Role
 from service.recall.question import (
+    ASKING_WEIGHT,
     HAN_HIRAGANA_WEIGHT,
     HAN_WEIGHT,
     HIRAGANA_WEIGHT,
@@ -157,3 +158,17 @@ def test_a_long_opening_is_no_name() -> None:
     texts = [f"{'A' + 'b' * 1_000}: hi"] * 2
 
     assert without_speakers(f"What did {texts[0][:-4]} say?", texts).count("b") == 1_000
+
+
+@pytest.mark.parametrize("said", ["What did you advise?", "Tell me more, please.", "Which ones?"])
+def test_a_question_that_asks_on_takes_the_words_of_the_last_turn(said: str) -> None:
+    """What it has are words of asking; with a subject of its own it borrows none."""
+    asked = read_question(said, CHAT, None)
+    assert asked.has_terms
+    assert set(asked.stems.values()) == {ASKING_WEIGHT, LAST_TURN_WEIGHT}
+    assert asked.stems["museum"] == LAST_TURN_WEIGHT
+
+    asked = read_question(f"{said} About the boat, I mean.", CHAT, None)
+    assert "boat" in asked.stems
+    assert "museum" not in asked.stems
+    assert "museum" not in read_question("examples", CHAT, None).stems
