@@ -18,7 +18,7 @@ NOW = datetime(2025, 12, 10, 8, tzinfo=UTC)  # a Wednesday
         ("Where was Ann in June 2023?", [Days(2023, 6)]),
         ("Where was Ann in 2022?", [Days(2022)]),
         ("Was war am 3. März 2024?", [Days(2024, 3, 3)]),
-        ("Was war am 3.10.2024 oder 21. 5. 2023.", [Days(2024, 10, 3), Days(2023, 5, 21)]),
+        ("Was war am 3.10.2024 und 21. 5. 2023.", [Days(2024, 10, 3), Days(2023, 5, 21)]),
         ("Version 1.2.2024.7 or 32.1.2024", [Days(2024)]),
         ("Qué pasó el 5 de octubre de 2021?", [Days(2021, 10, 5)]),
         ("Qu'as-tu fait en août ?", [Days(None, 8)]),
