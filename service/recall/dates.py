@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from functools import lru_cache
 from itertools import chain
 from typing import Final
 
@@ -68,6 +69,8 @@ LEADING_CHARS: Final = 20
 #: The most dates of a question; a text with more is hardly a question.
 MAX_DATES: Final = 10
 
+#: Questions whose days are kept.
+READ_QUESTIONS: Final = 64
 #: Days after an event during which people talk about it.
 DAYS_AFTER: Final = 10
 #: The years in which a date without a year is looked for, and the longest span that is.
@@ -115,7 +118,11 @@ class Days:
 
 def find_days(question: str, now: datetime | None) -> tuple[Days, ...]:
     """Return the days that a question names; relative ones need its moment, ``now``."""
-    today = now.date() if now else None
+    return _find_days(question, now.date() if now else None)
+
+
+@lru_cache(maxsize=READ_QUESTIONS)  # a build asks for them several times
+def _find_days(question: str, today: date | None) -> tuple[Days, ...]:
     # a year that belongs to a month is not a date of its own
     has_year = _ANY_YEAR.search(question)
     remaining = question if has_year else ""

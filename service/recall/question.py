@@ -124,6 +124,7 @@ def read_question(text: str, passages: Sequence[Passage], now: datetime | None) 
     return replace(question, stems=stems, grams=grams, kinds=kinds, has_terms=has_terms)
 
 
+@lru_cache(maxsize=READ_QUESTIONS)
 def _asks_on(text: str, language: str) -> bool:
     """Return whether a sentence names no subject, as "what did you advise?"."""
     found = words(text)
