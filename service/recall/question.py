@@ -67,6 +67,14 @@ _ASKING_ON: Final = """
 """
 _WORDS_OF_ASKING: Final = frozenset(_ASKING_ON.split())
 
+#: The verb of an English request, such as "list all" and "can you give me a list of".
+_REQUEST: Final = re.compile(
+    r"^\s*(?:(?:please|can|could|would|will|you)\s+)*"
+    r"(?:list|show|give|tell|remind|summari[sz]e|describe|explain)"
+    r"(?=\s+(?:me|us|all|every|the|my|our|your|some|any|what|who|when|where|how|why)\b)"
+    r"(?:\s+(?:me|us)\s+(?:a|the)\s+list\s+of\b)?",
+    re.IGNORECASE,
+)
 #: A word with a small letter at its beginning: no name.
 _PLAIN_WORD: Final = re.compile(r"\b[a-z]{3,}\b")
 #: A name that may begin a text, as in "Tim: …" and "Ann Lee: …".
@@ -187,7 +195,7 @@ def _is_word(name: str) -> bool:
 def question_terms(text: str, passages: Sequence[Passage]) -> tuple[str, ...]:
     """Return the terms to look up for a question that was asked after these passages."""
     question = read_question(text, passages, None)
-    plain = plain_words(question.text)
+    plain = plain_words(strip_question_words(question.text))
     kept = without_stop_words(plain, question.language)
     terms = tuple(dict.fromkeys((*question.stems, *kept)))
     if len(terms) <= 2 * QUESTION_TERMS:
@@ -258,8 +266,8 @@ def is_japanese(text: str) -> bool:
 
 
 def strip_question_words(question: str) -> str:
-    """Return a question without the words that ask, in languages without blanks."""
-    subject = _ASKS.sub(" ", question)
+    """Return a question without the words that ask: the verb of a request, or those of CJK."""
+    subject = _ASKS.sub(" ", _REQUEST.sub("", question))
     return subject if is_japanese(question) else _PARTICLES.sub(" ", subject)
 
 

@@ -172,3 +172,18 @@ def test_a_question_that_asks_on_takes_the_words_of_the_last_turn(said: str) -> 
     assert "boat" in asked.stems
     assert "museum" not in asked.stems
     assert "museum" not in read_question("examples", CHAT, None).stems
+
+
+@pytest.mark.parametrize(
+    ("said", "subject"),
+    [
+        ("List all gifts for Ann", {"gift", "ann"}),
+        ("Can you please give me a list of gifts?", {"gift"}),
+        ("Tell me who came by boat", {"come", "boat"}),
+        ("List price of the boat?", {"list", "price", "boat"}),
+        ("What is on the list?", {"list"}),
+    ],
+)
+def test_the_verb_of_a_request_is_no_subject(said: str, subject: set[str]) -> None:
+    """Whatever is listed, the word itself is found nowhere."""
+    assert read_question(said, CHAT, None).stems.keys() == subject
