@@ -285,8 +285,8 @@ class _Decider:
             return "result_moved" if position in self._moved else None
         if reason and reason not in ("empty", "result_missing"):
             return reason
-        if len(item.indexes) > 1:  # it is in one message with others
-            return "result_moved" if position in self._moved else None
+        if len(item.indexes) > 1:  # it is in one message with others, of which one was moved
+            return "result_moved"
         _, required = item.shape.as_required(given)
         # otherwise a placeholder may have been added to it
         return required or (_call_change(item) if waits else "result_missing")

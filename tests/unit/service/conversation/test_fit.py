@@ -217,7 +217,7 @@ def test_a_result_of_gemini_that_moves_joins_the_others() -> None:
 
     assert found.rows == [*rows[:2], says("user", result, other), rows[3], *rows[5:]]
     assert [decision.reason for decision in found.decisions[1:5]] == [
-        *("fits", "fits", "fits", "result_moved")
+        *("fits", "result_moved", "fits", "result_moved")
     ]
 
 
