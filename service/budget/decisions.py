@@ -75,7 +75,7 @@ REASONS: Final = {
     "result_pending": "a tool that it calls has not answered yet, so a placeholder was added",
     "result_missing": "a tool that it calls never answered, so a placeholder was added",
     "result_matched": "it names no call, so it was matched to the nearest one without a result",
-    "result_moved": "it did not follow its call in the order of the calls, or another was added to it",
+    "result_moved": "it did not follow its call in the order of calls, or another one joined it",
     "call_renamed": "the id of a call was missing, too long, used before or had unusual characters",
     "form_mended": "it was not in the form that OpenAI's API requires, so it was changed",
     "arguments_mended": "the arguments of a call were no JSON of an object, so they were converted",
