@@ -6,6 +6,8 @@ Each entry is an atomic unit: one message, or an AI message with its tool result
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import compress
+from operator import not_
 from typing import Final, Literal
 
 from formatters.guard import GUARD, Guard
@@ -34,7 +36,7 @@ from formatters.repair.sequence import (
     repair,
     split_units,
 )
-from formatters.rows import count_found, results_of_cut_runs, sort_messages, truncate
+from formatters.rows import list_recalled_only, results_of_cut_runs, sort_messages, truncate
 
 
 def native_history(facts: Facts) -> Block:
@@ -47,22 +49,22 @@ def native_history(facts: Facts) -> Block:
     repaired = repair(sort_messages(facts.history), taken=opaque, answer_call=facts.answer_call)
     units = split_units(repaired.messages)
     stored = [tuple(m for m in unit if m.id not in repaired.synthetic) for unit in units]
-    found = count_found(facts, stored)
-    kept = _limit_messages(units[found:], facts.memory.limit)
-    beyond = stored[: len(units) - len(kept)]
+    is_found = list_recalled_only(facts, stored)
+    shown = [*compress(units, map(not_, is_found))]
+    kept = _limit_messages(shown, facts.memory.limit)
+    own = [*compress(stored, map(not_, is_found))]
+    older = [(ids, OLDER) for ids in compress(stored, is_found)]
+    beyond = [(ids, BEYOND_LIMIT) for ids in own[: len(shown) - len(kept)]]
     return Block(
         tag=Tag.HISTORY,
         entries=_kept_entries(kept, repaired, facts),
         gives_way=TrimPolicy.BY_STRATEGY,
         native=True,
-        moves=bool(beyond) or facts.more_history,
+        moves=bool(older or beyond) or facts.more_history,
         starts=facts.starts,
         omissions=(
             *_filtered(repaired, results_of_cut_runs(facts) if repaired.filtered else ()),
-            *(
-                Omission(tuple([m.id for m in unit]), OLDER if index < found else BEYOND_LIMIT)
-                for index, unit in enumerate(beyond)
-            ),
+            *(Omission(tuple([m.id for m in unit]), reason) for unit, reason in (*older, *beyond)),
         ),
     )
 

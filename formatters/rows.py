@@ -289,11 +289,16 @@ def grouped_history(facts: Facts) -> GroupedHistory:
     return facts.grouped or group_history(facts.history)
 
 
-def count_found(facts: Facts, groups: Sequence[Sequence[Message]]) -> int:
-    """Return how many groups of messages, the first, are of those that are only recalled."""
+def list_recalled_only(facts: Facts, groups: Sequence[Sequence[Message]]) -> list[bool]:
+    """Return for each group of messages whether all of them are only recalled."""
     found = {message.id for message in facts.recalled_only}
-    newest = (index for index, group in enumerate(groups) if group and group[-1].id not in found)
-    return next(newest, len(groups))
+    if not found:
+        return [False] * len(groups)
+    # mostly the last one says it
+    return [
+        not group or (group[-1].id in found and found.issuperset([m.id for m in group]))
+        for group in groups
+    ]
 
 
 def results_of_cut_runs(facts: Facts) -> frozenset[str]:

@@ -2,6 +2,8 @@
 
 from collections.abc import Hashable, Sequence
 from functools import partial
+from itertools import compress
+from operator import not_
 from typing import Final
 
 from formatters.guard import Guard
@@ -25,8 +27,8 @@ from formatters.model import (
 )
 from formatters.printed import find_reasons, format_result, format_row
 from formatters.rows import (
-    count_found,
     grouped_history,
+    list_recalled_only,
     read_rows,
     results_of_cut_runs,
     split_turn,
@@ -53,9 +55,11 @@ def turn_key(facts: Facts) -> Hashable:
 def shared_memory(facts: Facts) -> Block:
     """Show the history, oldest first: human messages with their time, answers indented."""
     history = grouped_history(facts)
-    found = count_found(facts, [turn.messages for turn in history.turns])
-    older = tuple([m.id for turn in history.turns[:found] for m in turn.messages])
-    turns, beyond = _limit_rows(history.turns[found:], facts.memory)
+    is_found = list_recalled_only(facts, [turn.messages for turn in history.turns])
+    found = [*compress(history.turns, is_found)]
+    older = tuple([message.id for turn in found for message in turn.messages])
+    shown = [*compress(history.turns, map(not_, is_found))] if found else history.turns
+    turns, beyond = _limit_rows(shown, facts.memory)
     of_cut_runs = results_of_cut_runs(facts) if history.unprinted else ()
     opens = not turns or turns[0].messages[0].role is Role.HUMAN
     stable_header = facts.memory.header == "still"
@@ -64,12 +68,12 @@ def shared_memory(facts: Facts) -> Block:
         tag=Tag.SHARED_MEMORY,
         header=STABLE_HEADER if stable_header else HEADER,
         entries=tuple(cached_of_turns(turns, turn_key(facts), _entry, view, guard)),
-        placeholder=_placeholder(facts, beyond),
+        placeholder=_placeholder(facts, has_more=bool(older or beyond)),
         gives_way=TrimPolicy.BY_STRATEGY,
         placeholder_when_cut=NONE_FITS,
         additive=True,
         volatile=not stable_header,
-        moves=bool(beyond) or facts.more_history,
+        moves=bool(older or beyond) or facts.more_history,
         is_cut=facts.more_history and not beyond and not opens,
         starts=facts.starts,
         omissions=(
@@ -86,10 +90,10 @@ def shared_memory(facts: Facts) -> Block:
     )
 
 
-def _placeholder(facts: Facts, beyond: Sequence[Omission]) -> str:
+def _placeholder(facts: Facts, *, has_more: bool) -> str:
     if facts.history_failed:
         return UNREAD
-    return NONE_FITS if beyond or facts.more_history else NO_HISTORY
+    return NONE_FITS if has_more or facts.more_history else NO_HISTORY
 
 
 class MemoryFormatter:

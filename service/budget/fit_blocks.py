@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Final
 
-from formatters.model import Block, Count, Tag, TrimPolicy
+from formatters.model import OLDER, Block, Count, Tag, TrimPolicy
 from service.budget.counting import (
     MAX_CHARS_PER_TOKEN,
     StablePrefix,
@@ -201,8 +201,10 @@ def _run_room(
     if history:
         held = _total((block for block in smallest if block.is_history), count)
         room = min(held + spare, budget.memory or budget.available)
-        wanted = fit_history(history, _claiming_strategy(budget), room, count)
-        claimed = max(_total(wanted.blocks, count) - held, 0)
+        claimed = room - held
+        if not (budget.strategy.recalls and any(o.reason == OLDER for o in history.omissions)):
+            wanted = fit_history(history, _claiming_strategy(budget), room, count)
+            claimed = max(_total(wanted.blocks, count) - held, 0)
     newest_group = (block for block in smallest if block.gives_way is TrimPolicy.ALL_BUT_NEWEST)
     return _total(newest_group, count) + spare - min(claimed, spare // 2)
 

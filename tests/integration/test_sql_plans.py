@@ -427,7 +427,8 @@ async def test_a_search_reads_what_it_has_found_and_what_is_around(
     hits = SEARCHED_ROWS // ROWS_PER_HIT
     assert len(found) == SEARCHED_ROWS
     others = [_lengths(each.values) for each in asked if "term_counts" not in each.text]
-    assert sum(hits in lengths for lengths in others) == 1
+    # twice if the machine was busy, and the event loop's thread gave the read up
+    assert sum(hits in lengths for lengths in others) in {1, 2}
     for statement, steps in await explained(filled, asked):
         for step in steps:
             if filled.sorting.match(step):

@@ -425,3 +425,31 @@ async def test_a_file_is_opened_and_read_while_others_write(file: Path, url: str
         other.execute("BEGIN IMMEDIATE")
         async with open_sql_store(url, Words, receipt) as stores:
             assert (await stores.history.recent("o")).total == 1
+
+
+async def test_a_text_that_cannot_be_decoded_is_an_error_of_the_store(file: Path, url: str) -> None:
+    """Python's module raises it, without a code of SQLite's."""
+    async with open_sql_store(url, Words, receipt) as stores:
+        await stores.profiles.put("o", {"name": "Ann"})
+        with closing(sqlite3.connect(file, isolation_level=None)) as other:
+            other.execute("UPDATE profiles SET body = CAST(x'7b22ff22' AS TEXT)")
+        with pytest.raises(StoreError, match="decode"):
+            await stores.profiles.get("o")
+
+
+async def test_a_slow_statement_is_given_up_and_done_in_a_thread(file: Path) -> None:
+    """The event loop waits for none that takes long, and nothing of it is lost."""
+    times = itertools.count()
+    connect = partial(sqlite3.connect, file, isolation_level=None, check_same_thread=False)
+    local = LocalReader(lambda seconds: connect(timeout=seconds), 1.0, lambda: next(times))
+    many = text(
+        "WITH RECURSIVE n(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM n WHERE i < 9999) "
+        "SELECT count(*) FROM n"
+    )
+
+    async def count(connection: AsyncConnection) -> object:
+        return await connection.scalar(many)
+
+    assert local.read_at_once("BEGIN", count) is None
+    assert local.read("BEGIN", count) == 9_999
+    local.close()

@@ -1,21 +1,18 @@
 """Transactions on an SQL database: concurrency, cancellation and errors, for every database."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncEngine
 
-from service.adapters.sql.local import LocalReader
+from service.adapters.sql.local import LocalReader, Work
 from service.errors import SchemaError, StoreError
 
 T = TypeVar("T")
-
-#: Work done on the connection of one transaction.
-Work = Callable[[AsyncConnection], Awaitable[T]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +73,9 @@ class Database:
 
         With ``by_index`` its statements are planned for the indexes that they are written for,
         whatever the statistics: for those that fetch rows by their ids, or write or sort ranges.
-        With ``at_once`` the work is one for `LocalReader`: of a file it is mostly done without
-        waiting, where each statement would need several steps of a thread.
+        With ``at_once`` the work is one for `LocalReader`: of a file it is mostly done in the event
+        loop's thread, where no timeout reaches it, but which gives it up if it is slow. Otherwise
+        each statement would need several steps of another thread.
         """
         begin = self.driver.begin_read + (self.driver.by_index if by_index else "")
         local = self.driver.local if at_once else None

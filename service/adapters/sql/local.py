@@ -8,7 +8,7 @@ import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache, partial
-from typing import Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from sqlalchemy import ClauseElement, Dialect
 from sqlalchemy.dialects import sqlite
@@ -21,17 +21,19 @@ PRIMARY_CODE: Final = 0xFF
 
 #: The most statements that are kept as SQL; there are about a dozen.
 MAX_COMPILED: Final = 64
-#: The seconds after which a read is slow, and the reads after it that are done in other threads:
-#: fitting a context occupies the event loop for as long. So of a slow disk, it waits for one read
-#: of a hundred.
+#: The seconds after which a read in the event loop's thread is given up, and begins again in
+#: another thread; fitting a context occupies the event loop for as long. The next reads are in
+#: other threads, too: so of a slow disk, the event loop waits for one read of a hundred.
 SLOW_SECONDS: Final = 0.01
 READS_IN_THREADS: Final = 100
+#: The steps of SQLite's machine between two looks at the time; a row takes about 30.
+STEPS: Final = 200
 
 _DIALECT: Final = sqlite.dialect(paramstyle="named")
 
 
 #: Work done on the connection of one transaction.
-_Work = Callable[[AsyncConnection], Awaitable[T]]
+Work = Callable[[AsyncConnection], Awaitable[T]]
 
 
 class LocalReader:
@@ -48,16 +50,20 @@ class LocalReader:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """Take what opens a connection for any thread, by the seconds that it waits for a lock."""
-        self._quick = _Connections(partial(connect, 0.0))
+        self._connect = connect
+        self._quick = _Connections(self._connect_quick)
         self._waiting = _Connections(partial(connect, wait_seconds))
         self._clock = clock
-        #: How many reads are yet done in other threads.
+        #: When the read in the event loop's thread is slow.
+        self._late = 0.0
+        #: The number of reads that are still to be done in other threads.
         self._in_threads = 0
 
-    def read_at_once(self, begin: str, work: _Work[T]) -> tuple[T] | None:
+    def read_at_once(self, begin: str, work: Work[T]) -> tuple[T] | None:
         """Do work in a transaction, in the thread of the event loop; a statement begins it.
 
-        Returns None, with nothing done, if it has to wait for a lock, or if a read was slow lately.
+        Returns None, with nothing done, if it has to wait for a lock, if it takes too long, or if
+        another read did so lately.
 
         Raises:
             RuntimeError: The work waits for something else.
@@ -65,18 +71,29 @@ class LocalReader:
         if self._in_threads:
             self._in_threads -= 1
             return None
-        began = self._clock()
+        self._late = self._clock() + SLOW_SECONDS
         try:
             return (self._quick.read(begin, work),)
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & PRIMARY_CODE != sqlite3.SQLITE_BUSY:
+            # errors of Python's module have no code
+            code = getattr(error, "sqlite_errorcode", 0) & PRIMARY_CODE
+            if code not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_INTERRUPT):
                 raise
             return None
         finally:
-            if self._clock() - began > SLOW_SECONDS:
+            if self._is_late():
                 self._in_threads = READS_IN_THREADS
 
-    def read(self, begin: str, work: _Work[T]) -> T:
+    def _connect_quick(self) -> sqlite3.Connection:
+        connection = self._connect(0.0)
+        # ends a statement that returns many rows, or waits for other threads between them
+        connection.set_progress_handler(self._is_late, STEPS)
+        return connection
+
+    def _is_late(self) -> bool:
+        return self._clock() > self._late
+
+    def read(self, begin: str, work: Work[T]) -> T:
         """Do the same in another thread, whatever it waits for."""
         return self._waiting.read(begin, work)
 
@@ -93,7 +110,7 @@ class _Connections:
         self._connect = connect
         self._idle: list[sqlite3.Connection] = []
 
-    def read(self, begin: str, work: _Work[T]) -> T:
+    def read(self, begin: str, work: Work[T]) -> T:
         """Do work in a transaction, in the calling thread."""
         try:
             connection = self._idle.pop()  # the one whose pages were used last
@@ -116,11 +133,18 @@ class _Connections:
 
 
 class _Rows:
-    """The part of a `Result` that reading needs."""
+    """The part of a `Result` that reading needs; all rows are read at once."""
 
-    def __init__(self, cursor: sqlite3.Cursor) -> None:
-        self.all = cursor.fetchall
-        self.first = cursor.fetchone
+    def __init__(self, rows: list[Any]) -> None:
+        self._rows = rows
+
+    def all(self) -> list[Any]:
+        """Return all rows."""
+        return self._rows
+
+    def first(self) -> Any:  # noqa: ANN401 - a row
+        """Return the first row, or None."""
+        return self._rows[0] if self._rows else None
 
 
 class _Connection:
@@ -136,7 +160,7 @@ class _Connection:
     ) -> _Rows:
         """Execute a statement."""
         sql, constants = _compile(statement)
-        return _Rows(self._connection.execute(sql, {**constants, **(values or {})}))
+        return _Rows(self._connection.execute(sql, {**constants, **(values or {})}).fetchall())
 
     async def scalar(
         self, statement: ClauseElement, values: Mapping[str, object] | None = None
@@ -150,7 +174,8 @@ class _Connection:
 def _compile(statement: ClauseElement) -> tuple[str, Mapping[str, object]]:
     """Return the SQL of a statement, and the constants that are parameters of it."""
     compiled = statement.compile(dialect=_DIALECT)
-    return str(compiled), compiled.params
+    # those that an execution has to give have no value yet
+    return str(compiled), {k: v for k, v in compiled.params.items() if v is not None}
 
 
 def _finish_now(work: Awaitable[T]) -> T:
