@@ -6,8 +6,6 @@ Each entry is an atomic unit: one message, or an AI message with its tool result
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import compress
-from operator import not_
 from typing import Final, Literal
 
 from formatters.guard import GUARD, Guard
@@ -36,7 +34,7 @@ from formatters.repair.sequence import (
     repair,
     split_units,
 )
-from formatters.rows import list_recalled_only, results_of_cut_runs, sort_messages, truncate
+from formatters.rows import results_of_cut_runs, sort_messages, split_found, truncate
 
 
 def native_history(facts: Facts) -> Block:
@@ -48,13 +46,14 @@ def native_history(facts: Facts) -> Block:
     opaque = collect_call_ids(m for m in facts.run if m.provider_parts is not None)
     repaired = repair(sort_messages(facts.history), taken=opaque, answer_call=facts.answer_call)
     units = split_units(repaired.messages)
-    stored = [tuple(m for m in unit if m.id not in repaired.synthetic) for unit in units]
-    is_found = list_recalled_only(facts, stored)
-    shown = [*compress(units, map(not_, is_found))]
+
+    def stored(unit: AtomicUnit) -> Sequence[Message]:
+        return [message for message in unit if message.id not in repaired.synthetic]
+
+    older, shown = split_found(facts, units, stored)
     kept = _limit_messages(shown, facts.memory.limit)
-    own = [*compress(stored, map(not_, is_found))]
-    older = [(ids, OLDER) for ids in compress(stored, is_found)]
-    beyond = [(ids, BEYOND_LIMIT) for ids in own[: len(shown) - len(kept)]]
+    beyond = shown[: len(shown) - len(kept)]
+    omitted = (*((unit, OLDER) for unit in older), *((unit, BEYOND_LIMIT) for unit in beyond))
     return Block(
         tag=Tag.HISTORY,
         entries=_kept_entries(kept, repaired, facts),
@@ -64,7 +63,7 @@ def native_history(facts: Facts) -> Block:
         starts=facts.starts,
         omissions=(
             *_filtered(repaired, results_of_cut_runs(facts) if repaired.filtered else ()),
-            *(Omission(tuple([m.id for m in unit]), reason) for unit, reason in (*older, *beyond)),
+            *(Omission(tuple([m.id for m in stored(unit)]), reason) for unit, reason in omitted),
         ),
     )
 

@@ -4,16 +4,18 @@ Malformed rows never raise.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain, groupby
 from operator import le, lt
-from typing import Any, Final, NamedTuple, TypeGuard, overload
+from typing import Any, Final, NamedTuple, TypeGuard, TypeVar, overload
 
 from formatters.model import Facts, GroupedHistory, MemoryView, Message, Role, Row, ToolCall, Turn
 from formatters.repair.matching import read_call_id, read_result_id
 from formatters.times import parse_timestamp
+
+T = TypeVar("T")
 
 #: The roles of messages that are left out on purpose.
 HIDDEN_ROLES: Final = frozenset({"system", "developer", "command"})
@@ -289,16 +291,19 @@ def grouped_history(facts: Facts) -> GroupedHistory:
     return facts.grouped or group_history(facts.history)
 
 
-def list_recalled_only(facts: Facts, groups: Sequence[Sequence[Message]]) -> list[bool]:
-    """Return for each group of messages whether all of them are only recalled."""
-    found = {message.id for message in facts.recalled_only}
-    if not found:
-        return [False] * len(groups)
-    # mostly the last one says it
-    return [
-        not group or (group[-1].id in found and found.issuperset([m.id for m in group]))
-        for group in groups
-    ]
+def split_found(
+    facts: Facts, groups: Iterable[T], messages_of: Callable[[T], Sequence[Message]]
+) -> tuple[list[T], list[T]]:
+    """Return the groups all of whose messages are only recalled, and the others, in order."""
+    ids = {message.id for message in facts.recalled_only}
+    if not ids:
+        return [], list(groups)
+    found: list[T] = []
+    others: list[T] = []
+    for group in groups:
+        is_found = ids.issuperset([message.id for message in messages_of(group)])
+        (found if is_found else others).append(group)
+    return found, others
 
 
 def results_of_cut_runs(facts: Facts) -> frozenset[str]:

@@ -2,8 +2,7 @@
 
 from collections.abc import Hashable, Sequence
 from functools import partial
-from itertools import compress
-from operator import not_
+from operator import attrgetter
 from typing import Final
 
 from formatters.guard import Guard
@@ -28,9 +27,9 @@ from formatters.model import (
 from formatters.printed import find_reasons, format_result, format_row
 from formatters.rows import (
     grouped_history,
-    list_recalled_only,
     read_rows,
     results_of_cut_runs,
+    split_found,
     split_turn,
     without_orphans,
 )
@@ -55,10 +54,8 @@ def turn_key(facts: Facts) -> Hashable:
 def shared_memory(facts: Facts) -> Block:
     """Show the history, oldest first: human messages with their time, answers indented."""
     history = grouped_history(facts)
-    is_found = list_recalled_only(facts, [turn.messages for turn in history.turns])
-    found = [*compress(history.turns, is_found)]
+    found, shown = split_found(facts, history.turns, attrgetter("messages"))
     older = tuple([message.id for turn in found for message in turn.messages])
-    shown = [*compress(history.turns, map(not_, is_found))] if found else history.turns
     turns, beyond = _limit_rows(shown, facts.memory)
     of_cut_runs = results_of_cut_runs(facts) if history.unprinted else ()
     opens = not turns or turns[0].messages[0].role is Role.HUMAN

@@ -201,7 +201,7 @@ def _run_room(
     if history:
         held = _total((block for block in smallest if block.is_history), count)
         room = min(held + spare, budget.memory or budget.available)
-        claimed = room - held
+        claimed = room - held  # what a search found fills any room
         if not (budget.strategy.recalls and any(o.reason == OLDER for o in history.omissions)):
             wanted = fit_history(history, _claiming_strategy(budget), room, count)
             claimed = max(_total(wanted.blocks, count) - held, 0)

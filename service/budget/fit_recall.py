@@ -79,18 +79,17 @@ def fit_recall(block: Block, request: RecallInput, room: int, count: Count) -> F
     If all of history fits, it is shown as with any strategy, and only what that cuts is recalled.
     """
     entries = _newest_entries(block, room - fixed_tokens(block, count), count)
-    has_older_rows = any(omission.reason in RECALLABLE for omission in block.omissions)
+    reasons = {omission.reason for omission in block.omissions}
     # older rows that were not read would move the start of the block in the next build
     has_moving_start = block.moves and request.strategy.stable_prefix
     fits = len(entries) == len(block.entries) and not has_moving_start
-    reasons = {omission.reason for omission in block.omissions}
     if fits and OLDER in reasons and BEYOND_LIMIT not in reasons:
         # what a search found is only recalled; beside all turns, if there is room for all of it
         chars = sum([len(row.text) for row in request.rows.entries])
         if chars // CHARS_PER_TOKEN <= room:
             fitted = fit_history(block, _NEWEST, room, count)
             return _with_recalled(block, fitted, request, room, count)
-    if fits and not has_older_rows:
+    if fits and reasons.isdisjoint(RECALLABLE):
         fitted = fit_history(block, _NEWEST, room, count)
         hidden = 0 if block.native else _estimate_hidden(block, request.rows)
         if not hidden:

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, compress, pairwise
-from operator import not_
+from itertools import chain, pairwise
+from operator import attrgetter
 from time import monotonic
 from typing import Final, TypeVar
 
@@ -15,7 +15,7 @@ from cachetools import LRUCache
 from formatters import native, recalled, shared_memory
 from formatters.friends_info import read_profile_text
 from formatters.model import Facts, Message, Role, Summary
-from formatters.rows import counted, fix_surrogates, list_recalled_only, read_rows
+from formatters.rows import counted, fix_surrogates, read_rows, split_found
 from prompts.system_prompt import SystemPrompt
 from service.aio import LARGE_TEXT
 from service.budget.counting import part_texts
@@ -413,13 +413,13 @@ def _not_formatted(facts: Facts) -> Sequence[Message]:
     """Return the messages of the history that no build has formatted as this one will."""
     turns, forms = facts.grouped.turns if facts.grouped else (), []
     if facts.layout == "tagged":
-        is_found = list_recalled_only(facts, [turn.messages for turn in turns])
-        as_turns = tuple(compress(turns, map(not_, is_found)))
+        _, as_turns = split_found(facts, turns, attrgetter("messages"))
         forms.append((as_turns, shared_memory.turn_key(facts)))
     if facts.recalls:
-        forms.append((turns, recalled.turn_key(facts)))
+        forms.append(([*turns], recalled.turn_key(facts)))
     by_key = (
-        [each for each in some if not each.made or key not in each.made] for some, key in forms
+        [turn for turn in formatted if not turn.made or key not in turn.made]
+        for formatted, key in forms
     )
     new = chain.from_iterable(turn.messages for turn in max(by_key, key=len, default=()))
     in_turns = [*new, *(facts.grouped.unprinted if facts.grouped else ())]

@@ -69,7 +69,7 @@ LEADING_CHARS: Final = 20
 #: The most dates of a question; a text with more is hardly a question.
 MAX_DATES: Final = 10
 
-#: Questions whose days are kept.
+#: The questions of which is kept what was read of them.
 READ_QUESTIONS: Final = 64
 #: Days after an event during which people talk about it.
 DAYS_AFTER: Final = 10
@@ -102,9 +102,9 @@ class Days:
         """
         if self.span:
             yield self.span
-        elif self.month and (self.year or today):
-            newest = self.year or (today or date.max).year
-            for year in range(newest, newest - (1 if self.year else RECENT_YEARS), -1):
+        elif self.month:
+            recent = [today.year - back for back in range(RECENT_YEARS)] if today else []
+            for year in [self.year] if self.year else recent:
                 with suppress(ValueError):  # there is no such day
                     first = date(year, self.month, self.day or 1)
                     yield first, first if self.day else _last_of_month(first)

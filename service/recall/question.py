@@ -12,7 +12,7 @@ from typing import Final
 from stop_words import get_stop_words
 
 from formatters.model import Passage, Role
-from service.recall.dates import is_month
+from service.recall.dates import READ_QUESTIONS, is_month
 from service.recall.kinds import find_kinds
 from service.recall.terms import (
     DEFAULT,
@@ -37,8 +37,6 @@ NAMING_TEXTS: Final = 20
 LEAST_TURNS: Final = 2
 #: The terms to look up in an index that count at the beginning of a question, and at its end.
 QUESTION_TERMS: Final = 100
-#: The questions that are kept as they were read.
-READ_QUESTIONS: Final = 64
 #: The most passages of a last turn.
 LAST_TURN_PASSAGES: Final = 2
 

@@ -1,15 +1,16 @@
 """Search in SQL: finds rows by terms, with SQLite's full text or a GIN index of Postgres.
 
-Every statement reads ranges of indexes of one owner. A search takes five of them: where the rows
+Every statement reads ranges of indexes of one owner. A search takes five of them, and one for each
+span of time: where the rows
 to search end, how many rows have each term, the newest rows with some of the terms, the positions
 of the best of these, and the rows around those positions. If some of the best have no tokens, two
 more read the rows next to these, and the last calls before them.
 """
 
-import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import starmap
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeVar, TypeVarTuple
 
@@ -113,7 +114,7 @@ async def search_rows(
     best = merge_hits(most, ranked, take_dated(spans, ranked, most), request.similar)
     numbers = _list_parameter(dialect, best)
     rows = await connection.execute(_POSITIONS[dialect], {"in_owner": owner, "numbers": numbers})
-    by_number = {place.sequence: place for place in itertools.starmap(_Place, rows.all())}
+    by_number = {place.sequence: place for place in starmap(_Place, rows.all())}
     found = [by_number[number] for number in best if number in by_number]
     positions = [RowPosition(getattr(row, total), row.own) for row in found]
     ranges = token_ranges(positions, getattr(end, total) - end.own)
@@ -140,16 +141,19 @@ async def search_rows(
 async def _read_near(
     connection: AsyncConnection,
     statement: "_Near",
-    pairs: Sequence[tuple[int, int, int]],
+    ranked: Sequence[tuple[int, int, int]],
     values: Mapping[str, object],
 ) -> list[tuple[int, tuple[int, int], str]]:
-    """Return the ranks of pairs, each with the position of a row in it, and its body or id."""
-    if not pairs:
+    """Return the ranks of pairs, each with the position of a row in it, and its body or id.
+
+    ``ranked`` has pairs as `_pair_parameters` takes them, each followed by its rank.
+    """
+    if not ranked:
         return []
-    one_and_two = [(one, two) for one, two, _ in pairs]
-    parameters = {**values, **_pair_parameters(connection.dialect.name, one_and_two)}
+    pairs = [(one, two) for one, two, _ in ranked]
+    parameters = {**values, **_pair_parameters(connection.dialect.name, pairs)}
     rows = await connection.execute(statement, parameters)
-    return [(pairs[index][2], (time, number), text) for index, time, number, text in rows.all()]
+    return [(ranked[index][2], (time, number), text) for index, time, number, text in rows.all()]
 
 
 async def _read_span(
