@@ -3,12 +3,13 @@ from dataclasses import replace
 
 import pytest
 
-from formatters.model import COUNT_MARK, Block, Entry, Message, Role, TrimPolicy
+from formatters.model import COUNT_MARK, OLDER, Block, Entry, Message, Omission, Role, TrimPolicy
 from service.budget.counting import MAX_CHARS_PER_TOKEN, block_tokens
 from service.budget.fit_blocks import Budget, Fitted, fit_blocks
 from service.budget.groups import Strategy
 from service.budget.strategies.none import KeepAll
 from service.budget.strategies.oldest_first import OldestFirst
+from service.budget.strategies.relevance import Relevance
 from service.budget.strategies.windows import SlidingWindow, WindowSize
 from service.errors import BudgetExceededError
 from tests.unit.service.budget.natives import called, run, said
@@ -398,6 +399,17 @@ def test_history_that_fits_into_its_half_is_whole_next_to_a_long_run() -> None:
     fitted = fit(100 + 27 + 13 + 200, (FIXED, memory, long))
 
     assert fitted.tokens == {"FIXED": 100, "MEMORY": 110, "RUN": 130}
+
+
+def test_history_that_a_search_read_claims_its_half_next_to_a_long_run() -> None:
+    """Its newest turns would fit into less, but what was found fills any room."""
+    found = Omission(message_ids=("old",), reason=OLDER)
+    memory = replace(MEMORY, entries=MEMORY.entries * 3, omissions=(found,))
+    long = run(entries=tuple(said(f"u{n}", 13) for n in range(40)))
+    relevance = Relevance(rank=lambda _question, _passages, _now: [])
+    fitted = fit(100 + 27 + 13 + 200, (FIXED, memory, long), strategy=relevance)
+
+    assert fitted.tokens == {"FIXED": 100, "MEMORY": 110, "RUN": 104}
 
 
 def test_what_history_may_not_use_is_the_runs() -> None:

@@ -4,7 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from formatters.model import BEYOND_LIMIT, Block, Entry, Facts, Message, Omission, Passage, Role
+from formatters.model import (
+    BEYOND_LIMIT,
+    OLDER,
+    Block,
+    Entry,
+    Facts,
+    Message,
+    Omission,
+    Passage,
+    Role,
+)
 from formatters.recalled import recalled
 from service.budget.fit_recall import RecallInput, fit_recall, recall_rows
 from service.budget.strategies.relevance import Relevance
@@ -36,6 +46,29 @@ def test_nothing_is_ranked_if_all_rows_are_shown() -> None:
         (("old",), "dropped"),
         (("m",), "kept"),
     ]
+
+
+@pytest.mark.parametrize(("room", "turns", "found"), [(2_000, "abcd", 10), (200, "d", 0)])
+def test_what_a_search_found_is_recalled_beside_all_turns_if_all_of_it_fits(
+    room: int, turns: str, found: int
+) -> None:
+    """Where it doesn't, it competes with the older turns, which are shorter here."""
+    older = [Message(id=f"f{n}", role=Role.HUMAN, content=f"{n}" * 90) for n in range(10)]
+    newest = [Message(id=name, role=Role.HUMAN, content=name * 30) for name in "abcd"]
+    rows = tuple(replace(row(each.content), messages=(each,)) for each in (*older, *newest))
+    omission = Omission(message_ids=tuple(each.id for each in older), reason=OLDER)
+    memory = Block(tag="MEMORY", entries=rows[10:], omissions=(omission,), additive=True)
+    request = RecallInput(
+        rows=Block(tag="RECALLED", entries=rows, additive=True),
+        strategy=Relevance(rank=lambda _question, _passages, _now: []),
+        rank=lambda passages: [1.0 for _ in passages],
+    )
+
+    fitted = fit_recall(memory, request, room, len)
+
+    assert "".join(entry.messages[0].id for entry in fitted.block.entries) == turns
+    assert fitted.recall
+    assert len(fitted.recall.rows.recalled & {each.id for each in older}) == found
 
 
 def test_rows_that_repair_removed_are_not_recalled() -> None:
