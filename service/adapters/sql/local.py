@@ -23,10 +23,13 @@ PRIMARY_CODE: Final = 0xFF
 #: The most statements that are kept as SQL; there are about a dozen.
 MAX_COMPILED: Final = 64
 #: The seconds after which a read in the event loop's thread is given up, and begins again in
-#: another thread; fitting a context occupies the event loop for as long. The next reads are in
-#: other threads, too: so of a slow disk, the event loop waits for one read of a hundred.
+#: another thread; fitting a context occupies the event loop for as long.
 SLOW_SECONDS: Final = 0.01
-READS_IN_THREADS: Final = 100
+#: The reads after a slow one that are in other threads, too: those of a build at first, as it may
+#: have been a pause of the process. Each slow read doubles them, each quick one halves them, so
+#: that of a slow disk the event loop waits for about one read of a hundred.
+LEAST_IN_THREADS: Final = 3
+MOST_IN_THREADS: Final = 32 * LEAST_IN_THREADS
 #: SQLite's steps between two looks at the time; a row takes 13 to 23 in `bench.store`.
 STEPS: Final = 200
 
@@ -56,14 +59,15 @@ class LocalReader:
         self._clock = clock
         #: When the read in the event loop's thread is slow.
         self._late = 0.0
-        #: The number of reads that are still to be done in other threads.
+        #: The number of reads that are still to be done in other threads, and after a slow one.
         self._in_threads = 0
+        self._after_slow = LEAST_IN_THREADS
 
     def read_at_once(self, begin: str, work: Work[T]) -> tuple[T] | None:
         """Do work in a transaction, in the thread of the event loop; a statement begins it.
 
         Returns None, with nothing done, if it has to wait for a lock, if it takes too long, or if
-        another read did so lately.
+        one of the last reads did.
 
         Raises:
             RuntimeError: The work waits for something else.
@@ -82,7 +86,10 @@ class LocalReader:
             return None
         finally:
             if self._is_late():
-                self._in_threads = READS_IN_THREADS
+                self._in_threads = self._after_slow
+                self._after_slow = min(2 * self._after_slow, MOST_IN_THREADS)
+            else:
+                self._after_slow = max(self._after_slow // 2, LEAST_IN_THREADS)
 
     def _connect_quick(self) -> sqlite3.Connection:
         connection = self._connect(0.0)
