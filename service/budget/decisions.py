@@ -41,6 +41,8 @@ PRESENT: Final = frozenset({"kept", "annotated", "previewed", "truncated", "clea
 #: Outcomes that don't change when rows are recalled.
 _FINAL: Final = PRESENT | {"filtered"}
 
+_NOTHING: Final = frozenset[str]()
+
 #: The reasons: their codes, and a sentence for a person.
 REASONS: Final = {
     "fits": "it fits into the budget",
@@ -339,12 +341,13 @@ class RecallOutcome:
 
     def _final(self) -> tuple[list[Decision], set[str]]:
         """Return the decisions that no recall changes, and the ids that they are about."""
-        recalled, nothing = self.rows.recalled, frozenset[str]()
-        newest = chain.from_iterable(
-            _without((each,), nothing if each.outcome == "kept" else recalled)
-            for each in self.newest.decisions
-        )
-        final = [each for each in newest if each.outcome in _FINAL or each.reason == CALL_NOT_READ]
+        recalled, newest = self.rows.recalled, self.newest.decisions
+        settled = [d for d in newest if d.outcome in _FINAL or d.reason == CALL_NOT_READ]
+        final = [
+            remaining
+            for each in settled
+            for remaining in _without((each,), _NOTHING if each.outcome == "kept" else recalled)
+        ]
         return final, {id_ for decision in final for id_ in decision.message_ids}
 
     def _add_turn_tokens(self, on_rows: Iterable[Decision]) -> Iterator[Decision]:
@@ -376,10 +379,10 @@ def _without(decisions: Iterable[Decision], decided: Set[str]) -> list[Decision]
 
     A decision without any other id is left out.
     """
-    remaining = (
+    remaining = [
         each
         if decided.isdisjoint(each.message_ids)
         else each._replace(message_ids=tuple(id_ for id_ in each.message_ids if id_ not in decided))
         for each in decisions
-    )
+    ]
     return [each for each in remaining if each.message_ids]

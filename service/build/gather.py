@@ -1,7 +1,7 @@
 """Gather the facts of a build: read all that it needs, concurrently, each with a timeout."""
 
 import asyncio
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, pairwise
@@ -14,7 +14,7 @@ from cachetools import LRUCache
 
 from formatters import native, recalled, shared_memory
 from formatters.friends_info import read_profile_text
-from formatters.model import Facts, Message, Role, Summary
+from formatters.model import Facts, Message, Role, Summary, Turn
 from formatters.rows import counted, fix_surrogates, read_rows, split_found
 from prompts.system_prompt import SystemPrompt
 from service.aio import LARGE_TEXT
@@ -411,17 +411,17 @@ def work_size(facts: Facts) -> int:
 
 def _not_formatted(facts: Facts) -> Sequence[Message]:
     """Return the messages of the history that no build has formatted as this one will."""
-    turns, forms = facts.grouped.turns if facts.grouped else (), []
+    turns = facts.grouped.turns if facts.grouped else ()
+
+    def find_new(key: Hashable) -> list[Turn]:
+        return [turn for turn in turns if not turn.made or key not in turn.made]
+
+    new_turns = find_new(recalled.turn_key(facts)) if facts.recalls else []
     if facts.layout == "tagged":
-        _, as_turns = split_found(facts, turns, attrgetter("messages"))
-        forms.append((as_turns, shared_memory.turn_key(facts)))
-    if facts.recalls:
-        forms.append(([*turns], recalled.turn_key(facts)))
-    by_key = (
-        [turn for turn in formatted if not turn.made or key not in turn.made]
-        for formatted, key in forms
-    )
-    new = chain.from_iterable(turn.messages for turn in max(by_key, key=len, default=()))
+        in_memory = find_new(shared_memory.turn_key(facts))
+        _, as_turns = split_found(facts, in_memory, attrgetter("messages"))
+        new_turns = max(new_turns, as_turns, key=len)
+    new = chain.from_iterable(turn.messages for turn in new_turns)
     in_turns = [*new, *(facts.grouped.unprinted if facts.grouped else ())]
     if facts.layout == "tagged":
         return in_turns

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Final
 
 from cachetools import LRUCache
@@ -195,12 +196,12 @@ class RowReader:
 
     def _last_passages(self, newest: Sequence[Row]) -> list[Passage]:
         """Return the last things said, oldest first, as the context of the question."""
-        said = [
+        said = (
             Passage(message.content[:STORED_CHARS], message.role)
-            for message in self.cache.read(newest[: 2 * LANGUAGE_PASSAGES][::-1])
+            for message in self.cache.read(newest[: 2 * LANGUAGE_PASSAGES])
             if message.role in SPEAKERS and message.id != self.request.input_id
-        ]
-        return said[-LANGUAGE_PASSAGES:]
+        )
+        return [*islice(said, LANGUAGE_PASSAGES)][::-1]
 
     async def _read_page(self, rows: int, tokens: int | None) -> HistoryPage:
         """Read the newest rows with ``tokens``, besides those of the run, which are no history."""

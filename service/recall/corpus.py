@@ -17,7 +17,7 @@ from cachetools import LRUCache
 from formatters.model import Passage, Role
 from service.recall.bm25 import Postings, damp, find_postings, index_texts
 from service.recall.columns import Lists, Ranges, Values, choose_columns
-from service.recall.terms import Analysis, analyze
+from service.recall.terms import Analysis, analyze_all
 
 #: The passages of all corpora that are kept; with its analysis, one of 150 characters takes about
 #: 9 KB. A longer one counts several times.
@@ -305,7 +305,7 @@ def read_corpus(passages: Sequence[Passage], language: str) -> Corpus:
         known = _CORPORA.get(key, _NOTHING)
     if not _are_alike(tuple(passages[: len(known.passages)]), known.passages):
         known = _NOTHING
-    more = [analyze(passage.text, language) for passage in passages[len(known.passages) :]]
+    more = analyze_all([each.text for each in passages[len(known.passages) :]], language)
     if not more:
         return known
     analyses = [*known.analyses, *more]

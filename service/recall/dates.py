@@ -56,6 +56,7 @@ _NAMED: Final = re.compile(
     rf"(?:\s+({_DAY})(?:st|nd|rd|th)?(?!\d))?(?:,?\s+(?:de\s+|of\s+)?({_YEAR})\b)?",
     re.IGNORECASE,
 )
+_WORD: Final = re.compile(r"[^\W\d_]+")
 _ANY_YEAR: Final = re.compile(_YEAR)
 _LONE_YEAR: Final = re.compile(rf"(?<![\d-])({_YEAR})(?![\d-])")
 _BEFORE_MONTH: Final = re.compile(r"\b(?:in|since|of|last|this|early|late|mid|by|until)\s+$", re.I)
@@ -162,8 +163,12 @@ def _int(digits: str | None) -> int | None:
 
 
 def _named_months(question: str, today: date | None) -> Iterator[Days]:
+    if _MONTHS.keys().isdisjoint(_WORD.findall(question.lower())):
+        return  # of most questions, in a fifth of the time
     for match in _NAMED.finditer(question):
         day_before, name, day_after, digits = match.groups()
+        if name.lower() not in _MONTHS:  # with a letter as "ſ", which has the same capital
+            continue
         leading = question[max(match.start() - LEADING_CHARS, 0) : match.start()]
         # "may" and "march" are words as well
         is_month = name.lower() not in _AMBIGUOUS or (name[0].isupper() and bool(leading.strip()))

@@ -9,7 +9,7 @@ from formatters.rows import as_mapping
 from service.recall.bm25 import Postings, bm25, index_texts
 from service.recall.columns import Lists
 from service.recall.question import shorten_question
-from service.recall.terms import analyze, detect_language, is_cjk, words
+from service.recall.terms import analyze_all, detect_language, is_cjk, words
 
 #: The factor for the words of a message, per step further back.
 FADE: Final = 0.5
@@ -63,7 +63,7 @@ class ToolIndex:
         if not scores:
             return scores
         texts = (shorten_question(text) for text in (question, *previous))
-        analyses = [analyze(text, self._language) for text in texts]
+        analyses = analyze_all(texts, self._language)
         stems = _fade([analysis.stems for analysis in analyses])
         grams = _fade([analysis.grams for analysis in analyses])
         for weight, of_stems, of_grams in self._fields:
@@ -75,7 +75,7 @@ class ToolIndex:
 
 def _read_fields(texts: Sequence[str], language: str) -> tuple[_Field, _Field]:
     """Return the stems and the runs of characters of texts."""
-    analyses = [analyze(text, language) for text in texts]
+    analyses = analyze_all(texts, language)
     return (
         _Field.of([each.stems for each in analyses], [each.stem_count for each in analyses]),
         _Field.of([each.grams for each in analyses], [each.gram_count for each in analyses]),
