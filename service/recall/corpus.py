@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
-from itertools import accumulate, compress, islice, pairwise
+from itertools import accumulate, compress, islice
 from operator import not_
 from statistics import median
 from threading import Lock
@@ -32,8 +32,6 @@ SEARCHES_BEFORE_INDEX: Final = 2
 ASYMMETRY: Final = 2.5
 #: Characters of a longer passage that count for this.
 ASYMMETRY_CHARS: Final = 500
-#: Names in a passage above which more make no difference.
-MAX_NAMES: Final = 3
 #: Tokens above which a session starts to count as long, and at which it fully does.
 LONG_SESSION: Final = (1_500, 8_000)
 
@@ -48,10 +46,6 @@ SHORTEST, LONGEST = -1.5, 1.0
 SESSION_BREAK: Final = timedelta(hours=1)
 #: The distance between sessions, in tokens: further than any feature looks.
 SESSION_DISTANCE: Final = 10_000.0
-
-#: A score is divided by this power of the passage's tokens: of two that are as relevant, the
-#: shorter one leaves room for others.
-COST_POWER: Final = 0.15
 
 
 @dataclass(frozen=True)
@@ -190,12 +184,12 @@ class Corpus:
     @cached_property
     def costs(self) -> Values:
         """Return what scores are divided by."""
-        return self.columns.make([tokens**COST_POWER for tokens in self.sessions.tokens])
+        return self.columns.make([analysis.cost for analysis in self.analyses])
 
     @cached_property
     def asks(self) -> Values:
         """Return 1 for passages that end with a question mark."""
-        return self.columns.make([float(analysis.asks) for analysis in self.analyses])
+        return self.columns.make([analysis.asks for analysis in self.analyses])
 
     @cached_property
     def speakers(self) -> Sequence[tuple[int, frozenset[str]]]:
@@ -209,27 +203,22 @@ class Corpus:
     @cached_property
     def human(self) -> Values:
         """Return how far the others say more than the human, from 0 to 1, for the human's."""
-        human = Role.HUMAN  # looked up once, as it takes as long as all else
+        human, most = Role.HUMAN, ASYMMETRY_CHARS  # looked up once, as it takes as long as all else
         own = [passage.speaker is human for passage in self.passages]
-        chars, most = [len(passage.text) for passage in self.passages], ASYMMETRY_CHARS
-        sizes = [size if size < most else most for size in chars]
         if not any(own) or all(own):
-            return self.columns.make([0.0] * len(sizes))
-        ratio = max(median(compress(sizes, map(not_, own))), 1) / max(
-            median(compress(sizes, own)), 1
-        )
+            return self.columns.make([0.0] * len(own))
+        sizes = [len(passage.text) for passage in self.passages]
+        sizes = [size if size < most else most for size in sizes]
+        of_others = max(median(compress(sizes, map(not_, own))), 1)
+        ratio = of_others / max(median(compress(sizes, own)), 1)
         share = min(max(math.log(ratio) / math.log(ASYMMETRY), 0.0), 1.0)
         return self.columns.make([share * is_own for is_own in own])
 
     @cached_property
     def names(self) -> Values:
         """Return how many names there are, from 0 to 1; in long sessions they count less."""
-        most = MAX_NAMES
-        names = [analysis.names for analysis in self.analyses]
-        pairs = zip(names, self._long_shares, strict=True)
-        return self.columns.make(
-            [(count if count < most else most) / most * (1 - share) for count, share in pairs]
-        )
+        pairs = zip(self.analyses, self._long_shares, strict=True)
+        return self.columns.make([analysis.names * (1 - share) for analysis, share in pairs])
 
     @cached_property
     def long(self) -> Values:
@@ -262,24 +251,24 @@ def split_sessions(
     A passage without a time belongs to the session around it. ``known`` are the sessions of the
     first of the passages.
     """
-    before = len(known.of)
-    of = [*known.of] or [0]
-    session = of[-1]
-    for one, other in pairwise([passage.at for passage in passages[max(before - 1, 0) :]]):
-        if one is not None and other is not None and other - one > SESSION_BREAK:
+    before, ends = len(known.of), accumulate(tokens)
+    of, middles, totals = [*known.of], [*known.middles], [*known.totals]
+    session = max(len(totals) - 1, 0)
+    last = passages[before - 1].at if before else None
+    for passage, size, end in zip(
+        passages[before:], tokens[before:], islice(ends, before, None), strict=True
+    ):
+        at = passage.at
+        if at is not None and last is not None and at - last > SESSION_BREAK:
             session += 1
+        last = at
+        if session == len(totals):
+            totals.append(0.0)
+        if not passage.continues:  # a long message makes no conversation
+            totals[session] += size
         of.append(session)
-    new_tokens, new_sessions = tokens[before:], of[before:]
-    totals = [*known.totals, *[0.0] * (of[-1] + 1 - len(known.totals))]
-    for session, size, passage in zip(new_sessions, new_tokens, passages[before:], strict=True):
-        # one passage of a message: a long message makes no conversation
-        totals[session] += 0 if passage.continues else size
-    new_ends = islice(accumulate(tokens), before, None)
-    middles = [
-        end - size / 2 + session * SESSION_DISTANCE
-        for end, size, session in zip(new_ends, new_tokens, new_sessions, strict=True)
-    ]
-    return Sessions(of, tokens, [*known.middles, *middles], totals, known.ranges.copy())
+        middles.append(end - size / 2 + session * SESSION_DISTANCE)
+    return Sessions(of, tokens, middles, totals, known.ranges.copy())
 
 
 _NOTHING: Final = Corpus((), (), NO_SESSIONS, _Texts((), ()), _Texts((), ()))

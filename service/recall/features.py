@@ -214,6 +214,8 @@ def _said_by_human(search: _Search) -> Mapping[str, Values]:
 def _speaker_named(search: _Search) -> Mapping[str, Values]:
     """Return 1 for passages that open with ``Name: …`` of a person named in the question."""
     question, speakers = search.question, search.corpus.speakers
+    if not speakers:
+        return {}
     # "a" and "I" are words of a question, not names
     named = frozenset(words(question.text)) - STOP_WORDS[question.language]
     matching = [index for index, name in speakers if not named.isdisjoint(name)]

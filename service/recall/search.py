@@ -31,6 +31,8 @@ NEIGHBOUR_WEIGHT: Final = 0.5
 NEAR_TOKENS: Final = 40
 CONTEXT_TOKENS: Final = 150
 NEAR_HITS: Final = 10
+#: Whole ranges are read if they may be expected to have this share of the rows to read.
+WHOLE_SHARE: Final = 0.75
 #: The rows before and after a hit that are read if it has no printed tokens, such as a tool result:
 #: its call precedes it, and other results of that message may be between them. Any number of such
 #: rows may have the same position in tokens.
@@ -204,13 +206,29 @@ def token_ranges(positions: Sequence[RowPosition], end: int) -> list[TokenRange]
     for rank, distance, position in sorted([*near, *further], key=itemgetter(0)):
         if position.total > end or not position.own:
             continue
-        first = position.total - position.own - distance + 1
-        last = min(position.total + distance, end)
-        free = list(_free_ranges(taken, first, last))
+        free = list(_free_ranges(taken, *_reach(position, distance, end)))
         ranges += [TokenRange(*part, rank) for part in free]
         for part in free:
             insort(taken, part)
     return ranges
+
+
+def whole_ranges(positions: Sequence[RowPosition], end: int) -> list[TokenRange]:
+    """Return what `token_ranges` covers, in as few ranges as possible; all have the rank 0."""
+    hits = [position for position in positions if position.own and position.total <= end]
+    whole: list[TokenRange] = []
+    for reach in sorted([_reach(position, CONTEXT_TOKENS, end) for position in hits]):
+        if whole and reach[0] <= whole[-1].last + 1:
+            before = whole.pop()
+            whole.append(TokenRange(before.first, max(before.last, reach[1]), 0))
+        else:
+            whole.append(TokenRange(*reach, 0))
+    return whole
+
+
+def _reach(position: RowPosition, distance: int, end: int) -> tuple[int, int]:
+    """Return the first and the last position that are at most ``distance`` away from a row."""
+    return position.total - position.own - distance + 1, min(position.total + distance, end)
 
 
 def _free_ranges(

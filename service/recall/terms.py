@@ -29,6 +29,11 @@ MAX_TEXT_CHARS: Final = 20_000
 #: character of Chinese, Japanese or Korean is one token.
 CHARS_PER_TOKEN: Final = 4
 ROW_TOKENS: Final = 3
+#: A score is divided by this power of the text's tokens: of two that are as relevant, the shorter
+#: one leaves room for others.
+COST_POWER: Final = 0.15
+#: Names in a text above which more make no difference.
+MAX_NAMES: Final = 3
 #: Characters before a colon that may be a speaker's name.
 SPEAKER_CHARS: Final = 30
 #: Characters of texts whose analysis is cached, about 14,000 rows of chat: each takes about 32
@@ -73,12 +78,13 @@ class Analysis(NamedTuple):
     grams: Mapping[str, int]
     stem_count: int
     gram_count: int
-    #: Different names of things or people.
-    names: int
-    #: The estimate of the text's tokens.
+    #: How many names of things or people it has, from 0 to 1.
+    names: float
+    #: The estimate of the text's tokens, and what scores are divided by for it.
     tokens: float
-    #: Whether it ends with a question mark.
-    asks: bool
+    cost: float
+    #: 1 if it ends with a question mark.
+    asks: float
     #: The words of a name that a colon follows at its beginning; None without one.
     speaker: frozenset[str] | None
 
@@ -109,15 +115,17 @@ def _analyze(text: str, language: str) -> Analysis:
     stems = Counter([*_stem(plain, language), *pairs])
     grams = Counter([*(gram for word in plain for gram in _runs_of(f"_{word}_", GRAM)), *pairs])
     wide = cjk_chars(text)
+    tokens = wide + (len(text) - wide) / CHARS_PER_TOKEN + ROW_TOKENS
     name, colon, _ = text[: SPEAKER_CHARS + 1].partition(":")
     return Analysis(
         stems=stems,
         grams=grams,
         stem_count=stems.total(),
         gram_count=grams.total(),
-        names=len(set(_NAME.findall(beginning))),
-        tokens=wide + (len(text) - wide) / CHARS_PER_TOKEN + ROW_TOKENS,
-        asks=text.rstrip().endswith(("?", "？")),
+        names=min(len(set(_NAME.findall(beginning))), MAX_NAMES) / MAX_NAMES,
+        tokens=tokens,
+        cost=tokens**COST_POWER,
+        asks=float(text.rstrip().endswith(("?", "？"))),
         speaker=frozenset(words(name)) if colon else None,
     )
 

@@ -1,10 +1,9 @@
 """Search in SQL: finds rows by terms, with SQLite's full text or a GIN index of Postgres.
 
 Every statement reads ranges of indexes of one owner. A search takes five of them, and one for each
-span of time: where the rows
-to search end, how many rows have each term, the newest rows with some of the terms, the positions
-of the best of these, and the rows around those positions. If some of the best have no tokens, two
-more read the rows next to these, and the last calls before them.
+span of time: where the rows to search end, how many rows have each term, the newest rows with some
+of the terms, the positions of the best of these, and the rows around those positions. If some of
+the best have no tokens, two more read the rows next to these, and the last calls before them.
 """
 
 import json
@@ -51,6 +50,7 @@ from service.recall.search import (
     ROWS_AFTER,
     ROWS_BEFORE,
     ROWS_TO_CALL,
+    WHOLE_SHARE,
     Hit,
     IndexQuery,
     RowPosition,
@@ -63,6 +63,7 @@ from service.recall.search import (
     take_best,
     take_dated,
     token_ranges,
+    whole_ranges,
 )
 
 T = TypeVar("T")
@@ -117,18 +118,27 @@ async def search_rows(
     by_number = {place.sequence: place for place in starmap(_Place, rows.all())}
     found = [by_number[number] for number in best if number in by_number]
     positions = [RowPosition(getattr(row, total), row.own) for row in found]
-    ranges = token_ranges(positions, getattr(end, total) - end.own)
+    end_total = getattr(end, total) - end.own
+    values = {**keys, **before, "limit": request.max_rows}
     # hits without printed tokens, whose position in tokens other rows have, too
     bare = [
         (row.sort_time, row.sequence, near_rank(hit))
         for hit, row in enumerate(found)
         if not row.own
     ]
-    values = {**keys, **before, "limit": request.max_rows}
+    if not bare:
+        # a third of the ranges, in no order: only of use if the rows of all of them are wanted
+        whole = whole_ranges(positions, end_total)
+        tokens = sum([each.last - each.first for each in whole])
+        if tokens * statistics.scope <= WHOLE_SHARE * request.max_rows * end_total:
+            near = await _read_near(connection, _AROUND[dialect, total], whole, values)
+            if len(near) < request.max_rows:
+                return _newest_first(near)
+    ranges = token_ranges(positions, end_total)
     near = await _read_near(connection, _AROUND[dialect, total], ranges, values)
     beside = await _read_near(connection, _BESIDE[dialect, total], bare, values)
     if not beside:
-        return StoredRows([body for _, _, body in sorted(near, key=itemgetter(1), reverse=True)])
+        return _newest_first(near)
     best_keys = take_best([(rank, key) for rank, key, _ in (*near, *beside)], request.max_rows)
     bodies = {key: body for _, key, body in near}
     ids = {key: row_id for _, key, row_id in beside if key not in bodies}
@@ -136,6 +146,10 @@ async def search_rows(
     rows = await connection.execute(_BODIES[dialect], {"in_owner": owner, "ids": best_ids})
     by_id: dict[str, str] = dict(rows.all())
     return StoredRows([by_id[ids[key]] if key in ids else bodies[key] for key in best_keys])
+
+
+def _newest_first(near: Sequence[tuple[int, tuple[int, int], str]]) -> StoredRows:
+    return StoredRows([body for _, _, body in sorted(near, key=itemgetter(1), reverse=True)])
 
 
 async def _read_near(

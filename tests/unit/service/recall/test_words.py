@@ -1,7 +1,7 @@
 import pytest
 
 from service.recall.question import is_hiragana
-from service.recall.terms import CACHED_CHARS, MAX_TEXT_CHARS, analyze, cjk_chars, words
+from service.recall.terms import CACHED_CHARS, MAX_NAMES, MAX_TEXT_CHARS, analyze, cjk_chars, words
 
 
 def test_words_are_lower_case_and_without_marks() -> None:
@@ -76,8 +76,9 @@ def test_small_words_of_scripts_without_blanks_count_nothing() -> None:
 
 def test_names_within_a_sentence_are_counted() -> None:
     """A capital at the start of a sentence makes no name, and one said twice is one."""
-    assert analyze("We met Ann in Paris. Then Ann left", "english").names == 2
+    assert analyze("We met Ann in Paris. Then Ann left", "english").names == 2 / MAX_NAMES
     assert analyze("Ann: Hello. What?", "english").names == 0
+    assert analyze("We met Ann, Ben, Cid and Dee", "english").names == 1
 
 
 def test_a_long_text_is_looked_at_in_part() -> None:
