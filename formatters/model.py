@@ -8,6 +8,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple, ParamSpec, TypeVar
 
 from formatters.guard import GUARD, Guard
@@ -288,13 +289,18 @@ class MemoryView:
 
     def recalling(self) -> "MemoryView":
         """Return the view of `[RECALLED]`."""
-        return replace(self, tool_results="printed") if self.tool_results == "recalled" else self
+        return _print_results(self) if self.tool_results == "recalled" else self
 
     def limited_to(self, chars: int) -> "MemoryView":
         """Return the view with at most ``chars`` characters of each message."""
         limits = (self.message_chars, self.tool_result_chars)
         message, result = (chars if limit is None else min(chars, limit) for limit in limits)
         return replace(self, message_chars=message, tool_result_chars=result)
+
+
+@lru_cache(maxsize=64)  # each build asks for the same one several times
+def _print_results(view: MemoryView) -> MemoryView:
+    return replace(view, tool_results="printed")
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,9 +188,8 @@ class ContextBuilder:
             due = prompt.injector.due(
                 gathered.history.messages, gathered.history.not_read, counter.count
             )
-            offered, shown = _offer(
-                request, gathered, replace(facts, injections=due), plan, counter
-            )
+            known = replace(facts, injections=due) if due else facts
+            offered, shown = _offer(request, gathered, known, plan, counter)
             fitted = self._fit(shown, plan, counter, offered.toolset)
             if shown.recall_tool:
                 moment = replace(shown, not_shown=find_not_shown(offered, fitted, facts.unstored))
@@ -223,8 +222,7 @@ class ContextBuilder:
             explain=plan.explain,
         )
         with child_span("render"):
-            shown = replace(facts, tools_block=toolset.block(facts))
-            blocks = format_blocks(self.blocks, shown)
+            blocks = format_blocks(self.blocks, facts)
         with child_span("choose"):
             try:
                 return fit_blocks(blocks, budget, count_function(counter))
@@ -385,4 +383,4 @@ def _offer(
     if toolset.deferred and plan.search_tokens is not None:
         facts = replace(facts, answer_call=ToolSearch(toolset, plan.search_tokens, counter))
     offered = replace(gathered, toolset=toolset, warnings=tuple(warnings))
-    return offered, replace(facts, tools=toolset.tools)
+    return offered, replace(facts, tools=toolset.tools, tools_block=toolset.block(facts))

@@ -326,7 +326,8 @@ class RecallOutcome:
         on_rows = [*self._add_turn_tokens(_without(self.rows.decide(), decided))]
         decided.update(id_ for decision in on_rows for id_ in decision.message_ids)
         # messages that no row prints, such as calls of a run that is shown in part
-        others = (tuple(id_ for id_ in ids if id_ not in decided) for ids in self._others())
+        all_ids = chain(self._omitted(), (list_ids(entry.messages) for entry in self.block.entries))
+        others = (tuple(id_ for id_ in ids if id_ not in decided) for ids in all_ids)
         on_others = [Decision(ids, self.block.tag, "dropped", OLDER) for ids in others if ids]
         return (*on_rows, *on_others, *final)
 
@@ -335,8 +336,9 @@ class RecallOutcome:
         """Count the candidates by their outcome; whatever isn't present is dropped."""
         final, decided = self._final()
         present = [*final, *_without(self.rows.present, decided)]
-        candidates = set(chain.from_iterable(self._others()))
-        candidates.difference_update(id_ for each in present for id_ in each.message_ids)
+        candidates = {message.id for entry in self.block.entries for message in entry.messages}
+        candidates.update(*self._omitted())
+        candidates.difference_update(*[each.message_ids for each in present])
         return tally([*present, Decision(tuple(candidates), self.block.tag, "dropped", OLDER)])
 
     def _final(self) -> tuple[list[Decision], set[str]]:
@@ -364,11 +366,6 @@ class RecallOutcome:
         for each in on_rows:
             of_turn = turns.get(each.message_ids[0], 0)
             yield each._replace(tokens=(each.tokens or 0) + of_turn) if of_turn else each
-
-    def _others(self) -> Iterator[tuple[str, ...]]:
-        """Yield the ids of all candidates of the block."""
-        yield from self._omitted()
-        yield from (list_ids(entry.messages) for entry in self.block.entries)
 
     def _omitted(self) -> Iterator[tuple[str, ...]]:
         return (o.message_ids for o in self.block.omissions if o.reason in RECALLABLE)

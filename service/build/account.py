@@ -191,8 +191,10 @@ def find_shown(built: Built) -> ShownRows:
     printed: set[str] = set()
     for block in built.fitted.blocks:
         for entry in block.entries:
-            shown = native if entry.native else printed
-            shown |= {m.id for m in entry.messages if entry.reasons.get(m.id) not in _NOT_WHOLE}
+            ids = [message.id for message in entry.messages]
+            if entry.reasons:
+                ids = [id_ for id_ in ids if entry.reasons.get(id_) not in _NOT_WHOLE]
+            (native if entry.native else printed).update(ids)
     return ShownRows(whole=frozenset(native), annotated=frozenset(printed))
 
 

@@ -98,6 +98,8 @@ class Question:
     stems: Mapping[str, float]
     #: Runs of characters within words.
     grams: Mapping[str, float]
+    #: Its own words that say something, as they are written; none of CJK.
+    words: Sequence[str] = ()
     #: The stems of kinds of what its words name.
     kinds: Set[str] = frozenset()
     #: The moment of the question; None if unknown.
@@ -111,8 +113,8 @@ class Question:
 def read_question(text: str, passages: Sequence[Passage], now: datetime | None) -> Question:
     """Read a question that was asked after these passages, oldest first."""
     text = shorten_question(text)
-    newest = (passage.text[:MAX_QUESTION_CHARS] for passage in passages[-LANGUAGE_PASSAGES:])
-    language = _choose_language(text, detect_language_of([text, *newest]))
+    newest = [passage.text[:MAX_QUESTION_CHARS] for passage in passages[-LANGUAGE_PASSAGES:]]
+    language = _choose_language(text, detect_language_of((text, *newest)))
     question = replace(_read_alone(text, language), now=now)
     if question.stems and not _asks_on(text, language):
         return question
@@ -152,6 +154,7 @@ def _read_alone(text: str, language: str) -> Question:
         language=language,
         stems=stems,
         grams=_weigh_terms(analysis.grams, subject),
+        words=[*without_stop_words(plain_words(subject), language)],
         kinds=find_kinds(subjects) - stems.keys(),
         of_now=_OF_NOW.search(text) is not None,
     )
@@ -162,7 +165,7 @@ def _choose_language(text: str, around: str) -> str:
 
     What answers a question is mostly in its language, though the newest messages may not be.
     """
-    own = detect_language_of([text])
+    own = detect_language_of((text,))
     if own == around:
         return own
     words = plain_words(text)
@@ -193,9 +196,7 @@ def _is_word(name: str) -> bool:
 def question_terms(text: str, passages: Sequence[Passage]) -> tuple[str, ...]:
     """Return the terms to look up for a question that was asked after these passages."""
     question = read_question(text, passages, None)
-    plain = plain_words(strip_question_words(question.text))
-    kept = without_stop_words(plain, question.language)
-    terms = tuple(dict.fromkeys((*question.stems, *kept)))
+    terms = tuple(dict.fromkeys((*question.stems, *question.words)))
     if len(terms) <= 2 * QUESTION_TERMS:
         return terms
     return (*terms[:QUESTION_TERMS], *terms[-QUESTION_TERMS:])

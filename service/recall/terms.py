@@ -235,8 +235,9 @@ STOP_PAIRS: Final = frozenset(
 )
 
 
-#: Texts whose stop words are kept, at most: each build asks for those of the newest ones.
+#: Texts whose stop words are kept, at most: each build asks for those of the newest ones, twice.
 COUNTED_TEXTS: Final = 2_000
+DETECTED_SETS: Final = 64
 
 
 class _StopWords(NamedTuple):
@@ -251,8 +252,9 @@ def detect_language(words: Iterable[str]) -> str:
     return _choose_language(_count_stop_words(words))
 
 
-def detect_language_of(texts: Iterable[str]) -> str:
-    """Return the language with the most stop words in these texts, which may be counted before."""
+@lru_cache(maxsize=DETECTED_SETS)
+def detect_language_of(texts: tuple[str, ...]) -> str:
+    """Return the language with the most stop words in these texts; results are cached."""
     total, by_language = 0, dict[str, int]()
     for counted in map(_count_in_text, texts):
         total += counted.words

@@ -101,11 +101,14 @@ async def search_rows(
     before = {"end_time": end.sort_time, "end_sequence": end.sequence}
     query = choose_query(statistics)
     hits: list[Hit] = []
+    id_of: dict[int, str] = {}
     if query.alone or query.pairs:
         matching, wanted = _HITS[dialect](query, scope_keys)
         rows = await connection.execute(matching, {"in_owner": owner, **before, **wanted})
         find_known = _KNOWN_TERMS[dialect](statistics.having)
-        hits = [Hit(sequence, find_known(terms)) for sequence, terms in rows.all()]
+        for sequence, row_id, terms in rows.all():
+            hits.append(Hit(sequence, find_known(terms)))
+            id_of[sequence] = row_id
     most = most_hits(request.max_rows)
     ranked = rank_hits(hits, statistics, most)
     spans = [
@@ -113,9 +116,7 @@ async def search_rows(
         for span in request.spans
     ]
     best = merge_hits(most, ranked, take_dated(spans, ranked, most), request.similar)
-    numbers = _list_parameter(dialect, best)
-    rows = await connection.execute(_POSITIONS[dialect], {"in_owner": owner, "numbers": numbers})
-    by_number = {place.sequence: place for place in starmap(_Place, rows.all())}
+    by_number = await _read_places(connection, owner, best, id_of)
     found = [by_number[number] for number in best if number in by_number]
     positions = [RowPosition(getattr(row, total), row.own) for row in found]
     end_total = getattr(end, total) - end.own
@@ -168,6 +169,29 @@ async def _read_near(
     parameters = {**values, **_pair_parameters(connection.dialect.name, pairs)}
     rows = await connection.execute(statement, parameters)
     return [(ranked[index][2], (time, number), text) for index, time, number, text in rows.all()]
+
+
+async def _read_places(
+    connection: AsyncConnection, owner: str, numbers: Iterable[int], id_of: Mapping[int, str]
+) -> dict[int, _Place]:
+    """Return the places of rows by their numbers, of which some have known ids."""
+    dialect = connection.dialect.name
+    ids, others = [], []
+    for number in numbers:
+        if number in id_of:
+            ids.append(id_of[number])
+        else:
+            others.append(number)
+    places: dict[int, _Place] = {}
+    for statement, name, wanted in (
+        (_PLACES_BY_ID[dialect], "ids", ids),  # in half the time
+        (_PLACES_BY_NUMBER[dialect], "numbers", others),
+    ):
+        if wanted:
+            parameters = {"in_owner": owner, name: _list_parameter(dialect, wanted)}
+            rows = await connection.execute(statement, parameters)
+            places |= {place.sequence: place for place in starmap(_Place, rows.all())}
+    return places
 
 
 async def _read_span(
@@ -251,8 +275,9 @@ _COUNTS: Final = _looked_up(
     "terms",
     BigInteger,
 )
-#: The position of each of the owner's rows with the ``numbers``, and its tokens.
-_POSITIONS: Final = _looked_up(
+#: The places of the owner's rows with the ``ids``, and of those with the ``numbers``.
+_PLACES_BY_ID: Final = _looked_up(select(*_PLACE).where(OWNED), messages.c.id, "ids", Text)
+_PLACES_BY_NUMBER: Final = _looked_up(
     select(*_PLACE)
     .select_from(searched)
     .join(
@@ -270,7 +295,7 @@ _BODIES: Final = _looked_up(
 
 
 #: A statement for rows that match a query, with parameters of its own.
-_Hits = tuple[Select[int, Sequence[int]], Mapping[str, str]]
+_Hits = tuple[Select[int, str, Sequence[int]], Mapping[str, str]]
 
 
 def _postgres_hits(query: IndexQuery, scope_keys: Sequence[int]) -> _Hits:
@@ -283,7 +308,7 @@ def _postgres_hits(query: IndexQuery, scope_keys: Sequence[int]) -> _Hits:
     # would rather read all entries of an owner
     hits = matching.cte("hits").prefix_with("MATERIALIZED").alias("searched")
     newest = (
-        select(hits.c.sequence, hits.c.terms)
+        select(hits.c.sequence, hits.c.id, hits.c.terms)
         .where(owned(hits))
         .where(tuple_(hits.c.sort_time, hits.c.sequence) < _END)
         .order_by(hits.c.sequence.desc())
@@ -301,7 +326,7 @@ _full_text: Final = table("full_text", column("rowid"), column("full_text"))
 
 _FULL_TEXT_HITS: Final = (
     # as it is stored: to read all keys of a row takes twice as long as to look for a few
-    select(searched.c.sequence, type_coerce(searched.c.terms, Text))
+    select(searched.c.sequence, searched.c.id, type_coerce(searched.c.terms, Text))
     .select_from(_full_text)
     .join(searched, searched.c.number == _full_text.c.rowid)
     .where(_full_text.c.full_text.op("MATCH")(bindparam("expression")))
@@ -319,8 +344,8 @@ def _sqlite_hits(query: IndexQuery, scope_keys: Sequence[int]) -> _Hits:
     return _FULL_TEXT_HITS, {"expression": expression}
 
 
-#: By dialect: the statement for the numbers and keys of the newest rows that match a query and have
-#: all keys of the scope, with its own parameters. Others are ``in_owner``, ``end_time`` and
+#: By dialect: the statement for the numbers, ids and keys of the newest rows that match a query and
+#: have all keys of the scope, with its own parameters. Others are ``in_owner``, ``end_time`` and
 #: ``end_sequence``.
 _HITS: Final[Mapping[str, Callable[[IndexQuery, Sequence[int]], _Hits]]] = {
     "postgresql": _postgres_hits,

@@ -68,4 +68,4 @@ _STOPS = st.sampled_from(sorted(frozenset[str]().union(*STOP_WORDS.values())))
 @given(st.lists(st.lists(_STOPS | st.text(max_size=5)).map(" ".join)))
 def test_texts_are_counted_as_one(texts: list[str]) -> None:
     """What each text was counted as before adds up, whatever characters it begins with."""
-    assert detect_language_of(texts) == detect_language(plain_words(" ".join(texts)))
+    assert detect_language_of(tuple(texts)) == detect_language(plain_words(" ".join(texts)))
