@@ -34,7 +34,7 @@ from sqlalchemy import (
     type_coerce,
     union_all,
 )
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.dialects.postgresql import ARRAY, aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.types import TypeEngine
 
@@ -55,6 +55,7 @@ from service.recall.search import (
     IndexQuery,
     RowPosition,
     TermStatistics,
+    TokenRange,
     choose_query,
     merge_hits,
     most_hits,
@@ -68,6 +69,10 @@ from service.recall.search import (
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+
+
+#: Between bodies in one text: no JSON has such a character.
+SEPARATOR: Final = "\x1e"
 
 
 class _Place(NamedTuple):
@@ -127,19 +132,18 @@ async def search_rows(
         for hit, row in enumerate(found)
         if not row.own
     ]
-    if not bare:
-        # a third of the ranges, in no order: only of use if the rows of all of them are wanted
-        whole = whole_ranges(positions, end_total)
-        tokens = sum([each.last - each.first for each in whole])
-        if tokens * statistics.scope <= WHOLE_SHARE * request.max_rows * end_total:
-            near = await _read_near(connection, _AROUND[dialect, total], whole, values)
-            if len(near) < request.max_rows:
-                return _newest_first(near)
+    whole = [] if bare else whole_ranges(positions, end_total)
+    tokens = sum([each.last - each.first for each in whole])
+    # as many as that have about the rows to read
+    if whole and tokens * statistics.scope <= WHOLE_SHARE * request.max_rows * end_total:
+        oldest_first = await _read_whole(connection, _WHOLE[dialect, total], whole, values)
+        if len(oldest_first) < request.max_rows:
+            return StoredRows(oldest_first[::-1])
     ranges = token_ranges(positions, end_total)
     near = await _read_near(connection, _AROUND[dialect, total], ranges, values)
     beside = await _read_near(connection, _BESIDE[dialect, total], bare, values)
     if not beside:
-        return _newest_first(near)
+        return StoredRows([body for _, _, body in sorted(near, key=itemgetter(1), reverse=True)])
     best_keys = take_best([(rank, key) for rank, key, _ in (*near, *beside)], request.max_rows)
     bodies = {key: body for _, key, body in near}
     ids = {key: row_id for _, key, row_id in beside if key not in bodies}
@@ -149,8 +153,17 @@ async def search_rows(
     return StoredRows([by_id[ids[key]] if key in ids else bodies[key] for key in best_keys])
 
 
-def _newest_first(near: Sequence[tuple[int, tuple[int, int], str]]) -> StoredRows:
-    return StoredRows([body for _, _, body in sorted(near, key=itemgetter(1), reverse=True)])
+async def _read_whole(
+    connection: AsyncConnection,
+    statement: Select[str],
+    ranges: Sequence[TokenRange],
+    values: Mapping[str, object],
+) -> list[str]:
+    """Return the bodies of the rows in ranges, oldest first."""
+    pairs = [(each.first, each.last) for each in ranges]
+    parameters = {**values, **_pair_parameters(connection.dialect.name, pairs)}
+    joined = await connection.scalar(statement, parameters)
+    return joined.split(SEPARATOR) if joined else []
 
 
 async def _read_near(
@@ -433,6 +446,18 @@ def _sqlite_around(scoped: _Scoped, total: str) -> _Near:
     )
 
 
+def _postgres_whole(scoped: _Scoped, total: str) -> Select[str]:
+    near = _postgres_around(scoped, total).subquery()
+    ends = aggregate_order_by(literal(SEPARATOR), near.c.sort_time, near.c.sequence)
+    return select(func.string_agg(near.c.body, ends))
+
+
+def _sqlite_whole(scoped: _Scoped, total: str) -> Select[str]:
+    # in the order in which the rows are read: that of the ranges, and of the index within each
+    near = _sqlite_around(scoped, total).subquery()
+    return select(func.group_concat(near.c.body, literal(SEPARATOR)))
+
+
 def _postgres_beside(scoped: _Scoped, _total: str) -> _Near:
     beside = union_all(*_rows_beside(scoped, _PAIRS.c.one, _PAIRS.c.two)).lateral("beside")
     return select(_PAIRS.c.index, beside.c.sort_time, beside.c.sequence, beside.c.id).select_from(
@@ -492,8 +517,8 @@ _SCOPES: Final[Mapping[str, _Scoped]] = {
 
 
 def _in_scopes(
-    by_dialect: Mapping[str, Callable[[_Scoped, str], _Near]],
-) -> Mapping[tuple[str, str], _Near]:
+    by_dialect: Mapping[str, Callable[[_Scoped, str], T]],
+) -> Mapping[tuple[str, str], T]:
     return {
         (dialect, total): around(scoped, total)
         for dialect, around in by_dialect.items()
@@ -518,5 +543,7 @@ _DATED: Final = {
 #: By dialect and scope: bodies of at most ``limit`` rows before ``end_time`` and ``end_sequence``
 #: whose totals are in the ranges of `_pair_parameters`.
 _AROUND: Final = _in_scopes({"postgresql": _postgres_around, "sqlite": _sqlite_around})
+#: The same for ranges that ascend, as one text, oldest first: the driver takes longer for rows.
+_WHOLE: Final = _in_scopes({"postgresql": _postgres_whole, "sqlite": _sqlite_whole})
 #: The same for ids of the rows next to the positions of `_pair_parameters`, without a limit.
 _BESIDE: Final = _in_scopes({"postgresql": _postgres_beside, "sqlite": _sqlite_beside})

@@ -1,5 +1,7 @@
 """The requests to an index, and the best of its results."""
 
+from itertools import chain
+
 from service.recall.search import (
     CONTEXT_TOKENS,
     MAX_FOUND,
@@ -10,12 +12,14 @@ from service.recall.search import (
     IndexQuery,
     RowPosition,
     TermStatistics,
+    TokenRange,
     choose_query,
     merge_hits,
     rank_hits,
     take_best,
     take_dated,
     token_ranges,
+    whole_ranges,
 )
 
 ROWS = 1_000_000
@@ -83,6 +87,29 @@ def test_what_is_near_the_best_is_read_first() -> None:
     unprinted = [RowPosition(1_000, 0), RowPosition(1_000, 10)]
     assert [each.rank for each in token_ranges(unprinted, 9_000)] == [2, *[2 * late + 1] * 2]
     assert token_ranges([], 10) == []
+
+
+def test_whole_ranges_are_as_few_as_possible() -> None:
+    """They cover the same positions, whichever hits overlap or touch."""
+    far = 2 * CONTEXT_TOKENS + 10
+    totals = (5_000, 5_000 + far, 5_000 + 2 * far + 1, 5_030 + 2 * far, 300, 9_900)
+    spots = [*(RowPosition(total, 10) for total in totals), RowPosition(7_000, 0)]
+
+    whole = whole_ranges(spots, 9_950)
+
+    assert [each.last for each in whole] == [
+        300 + CONTEXT_TOKENS,
+        5_000 + far + CONTEXT_TOKENS,
+        5_030 + 2 * far + CONTEXT_TOKENS,
+        9_950,
+    ]
+    assert list_positions(whole) == list_positions(token_ranges(spots, 9_950))
+    assert whole_ranges([], 10) == []
+
+
+def list_positions(ranges: list[TokenRange]) -> list[int]:
+    """Return all positions in ranges, ascending."""
+    return sorted(chain.from_iterable(range(each.first, each.last + 1) for each in ranges))
 
 
 def test_what_is_around_the_best_hits_is_taken_first() -> None:
