@@ -163,11 +163,12 @@ def _int(digits: str | None) -> int | None:
 
 
 def _named_months(question: str, today: date | None) -> Iterator[Days]:
-    if _MONTHS.keys().isdisjoint(_WORD.findall(question.lower())):
+    if _MONTHS.keys().isdisjoint(_WORD.findall(question.casefold())):
         return  # of most questions, in a fifth of the time
     for match in _NAMED.finditer(question):
         day_before, name, day_after, digits = match.groups()
-        if name.lower() not in _MONTHS:  # with a letter as "ſ", which has the same capital
+        month = _MONTHS.get(name.casefold())
+        if month is None:  # with a letter that only counts as the same, such as "ı"
             continue
         leading = question[max(match.start() - LEADING_CHARS, 0) : match.start()]
         # "may" and "march" are words as well
@@ -175,7 +176,6 @@ def _named_months(question: str, today: date | None) -> Iterator[Days]:
         is_date = day_before or day_after or digits or _BEFORE_MONTH.search(leading)
         if not (is_month or is_date):
             continue
-        month = _MONTHS[name.lower()]
         year = _int(digits)
         if year is None and today and _LAST.search(leading):
             year = today.year - (month >= today.month)
