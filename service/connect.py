@@ -353,14 +353,15 @@ async def store_revision(settings: Settings) -> str | None:
     return await read_revision(settings.store.url.get_secret_value(), settings.store)
 
 
-async def check_store(settings: Settings) -> str:
+async def check_store(settings: Settings, *, pages: bool = False) -> str:
     """Return the revision of the store's schema, which is the newest.
 
-    Raises `SchemaError` if it isn't, and `OutdatedTermsError` if only the search index is older.
+    Raises `SchemaError` if it isn't, or with ``pages`` if a file is damaged, and
+    `OutdatedTermsError` if only the search index is older.
     """
     from service.adapters.sql.migrate import check  # noqa: PLC0415 - only databases need it
 
-    return await check(settings.store.url.get_secret_value(), settings.store)
+    return await check(settings.store.url.get_secret_value(), settings.store, pages=pages)
 
 
 async def store_state(settings: Settings) -> StoreState | None:

@@ -40,7 +40,7 @@ def current(ctx: typer.Context) -> None:
 
 @db.command()
 def check(ctx: typer.Context) -> None:
-    """Check that the store has the newest schema, with all of its tables.
+    """Check that the store has the newest schema and all of its tables, undamaged.
 
     CTXB_STORE__URL=sqlite:///ctxb.db ctxb db check
 
@@ -48,7 +48,7 @@ def check(ctx: typer.Context) -> None:
     and exits with 1.
     """
     settings = require_persistent_store(start(ctx.obj))
-    typer.echo(f"ok: {asyncio.run(check_store(settings))}")
+    typer.echo(f"ok: {asyncio.run(check_store(settings, pages=True))}")
 
 
 @db.command()

@@ -6,6 +6,7 @@ import logging
 import re
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -499,6 +500,27 @@ def test_the_command_says_what_is_wrong(url: str) -> None:
     assert code == 1
     assert old in said
     assert ctxb("current") == (0, "0001\n")  # a command that reads upgrades nothing
+
+
+@pytest.mark.usefixtures("_logs")
+def test_damage_is_found(file: Path, sqlite_url: str) -> None:
+    """Also in pages that hold no table's definition."""
+    asyncio.run(upgrade(sqlite_url))
+    asyncio.run(fill(sqlite_url))
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (page,) = database.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = 'messages_by_owner'"
+        ).fetchone()
+        (size,) = database.execute("PRAGMA page_size").fetchone()
+    with file.open("r+b") as pages:
+        pages.seek((page - 1) * size)
+        pages.write(bytes(size))
+
+    ended = CliRunner(env={"CTXB_STORE__URL": sqlite_url}).invoke(app, ["db", "check"])
+
+    assert ended.exit_code == 1
+    assert re.fullmatch(rf"error: .*damaged, restore a backup: .*{page}.*\n", ended.output)
 
 
 @pytest.mark.usefixtures("_logs")

@@ -8,6 +8,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.adapters.sql.databases import (
     DEFAULTS,
@@ -59,11 +60,13 @@ async def upgrade(url: str, limits: StoreSettings = DEFAULTS) -> None:
         await complete_index(database)
 
 
-async def check(url: str, limits: StoreSettings = DEFAULTS) -> str:
+async def check(url: str, limits: StoreSettings = DEFAULTS, *, pages: bool = False) -> str:
     """Return the revision of a database whose tables are those of this program.
 
+    With ``pages`` it also reads the whole of a SQLite file, and looks for damage.
+
     Raises:
-        SchemaError: They are not; the message lists the differences.
+        SchemaError: They are not, or a SQLite file is damaged; the message lists the differences.
         OutdatedTermsError: They are, but searches find less until the rows are indexed again.
         StoreError: The URL cannot be used, or the database cannot be opened.
     """
@@ -72,6 +75,9 @@ async def check(url: str, limits: StoreSettings = DEFAULTS) -> str:
     async with aclosing(open_database(url, limits)) as database:
         await require_newest(database)
         await warn_of_pool(database)
+        damage = await database.read(_find_damage) if pages else ""
+        if damage:
+            raise SchemaError(f"{database.name}: the file is damaged, restore a backup: {damage}")
         differences = await database.read(lambda c: c.run_sync(_compare_tables))
         if not await database.read(is_complete):
             differences.append("rows are not indexed yet")
@@ -103,6 +109,15 @@ async def reindex(url: str, limits: StoreSettings = DEFAULTS) -> int:
     async with aclosing(open_database(url, limits)) as database:
         await require_newest(database)
         return await rebuild_index(database)
+
+
+async def _find_damage(connection: AsyncConnection) -> str:
+    """Return what is wrong with the pages of a SQLite file, or "" without damage."""
+    if connection.dialect.name != "sqlite":
+        return ""
+    found = (await connection.exec_driver_sql("PRAGMA quick_check(1)")).scalar_one()
+    *_, last = found.splitlines()  # under a heading
+    return "" if last == "ok" else last
 
 
 def _upgrade(connection: Connection, database: Database) -> None:
