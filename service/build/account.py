@@ -317,8 +317,11 @@ def _limit_warnings(plan: Plan, fitted: Fitted, not_read: int) -> Iterator[Warni
     # nothing that a strategy chose to leave out
     if limit and beyond and all(d.reason in {BEYOND_LIMIT, CALL_NOT_READ} for d in gone):
         left_out = tally(beyond)["dropped"] + not_read
-        detail = f"memory_limit, which is {limit}, left {left_out} messages out, {used}"
-        yield WarningRecord(code="memory_limited", detail=f"{detail}; null has no limit")
+        detail = (
+            f"memory_limit, which is {limit}, left {left_out} messages out, {used}; null has no"
+            " limit, and the strategy relevance recalls older messages by the input"
+        )
+        yield WarningRecord(code="memory_limited", detail=detail)
     cut = [id_ for d in fitted.decisions if d.reason == "message_chars" for id_ in d.message_ids]
     if cut:
         detail = (

@@ -132,6 +132,7 @@ async def test_a_limit_of_rows_that_leaves_tokens_unused_is_named(
     assert not await details(memory_limit=100)
     assert not await details(memory_limit=None)
     assert not await details(memory_limit=0)
+    assert not await details(memory_limit=20, strategy="relevance")
     assert not await details(memory_limit=20, max_tokens=3_000, reserve_tokens=0)
     assert not await details(memory_limit=20, strategy={"name": "window_size", "max_messages": 6})
 
