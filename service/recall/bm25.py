@@ -29,9 +29,10 @@ def index_texts(texts: Sequence[Mapping[str, int]], start: int = 0) -> Postings:
 def find_postings(terms: Iterable[str], texts: Sequence[Mapping[str, int]]) -> Postings:
     """Look terms up in the term counts of texts."""
     postings: dict[str, list[tuple[int, int]]] = {term: [] for term in terms}
+    wanted = postings.keys()
     for index, counts in enumerate(texts):
         # the order of this set doesn't matter: each term has a list of its own
-        for term in postings.keys() & counts.keys():
+        for term in wanted & counts.keys():
             postings[term].append((index, counts[term]))
     return postings
 
