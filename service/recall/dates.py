@@ -127,7 +127,8 @@ def _find_days(question: str, today: date | None) -> tuple[Days, ...]:
     # a year that belongs to a month is not a date of its own
     has_year = _ANY_YEAR.search(question)
     remaining = question if has_year else ""
-    for dated in (_NAMED, _CJK, _DOTTED):
+    remaining = _NAMED.sub(lambda found: found[0] if _month(found[2]) is None else " ", remaining)
+    for dated in (_CJK, _DOTTED):
         remaining = dated.sub(" ", remaining)
     days = (
         *(Days(int(y), int(m), _int(d)) for y, m, d in _ISO.findall(question)),
@@ -162,13 +163,18 @@ def _int(digits: str | None) -> int | None:
     return int(digits) if digits else None
 
 
+def _month(name: str) -> int | None:
+    """Return a month; None if it has a letter that regular expressions take for another one."""
+    return _MONTHS.get(name.casefold())  # "ſ" is an "s", but "ı" no "i"
+
+
 def _named_months(question: str, today: date | None) -> Iterator[Days]:
     if _MONTHS.keys().isdisjoint(_WORD.findall(question.casefold())):
         return  # of most questions, in a fifth of the time
     for match in _NAMED.finditer(question):
         day_before, name, day_after, digits = match.groups()
-        month = _MONTHS.get(name.casefold())
-        if month is None:  # with a letter that only counts as the same, such as "ı"
+        month = _month(name)
+        if month is None:
             continue
         leading = question[max(match.start() - LEADING_CHARS, 0) : match.start()]
         # "may" and "march" are words as well

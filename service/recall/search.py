@@ -31,8 +31,8 @@ NEIGHBOUR_WEIGHT: Final = 0.5
 NEAR_TOKENS: Final = 40
 CONTEXT_TOKENS: Final = 150
 NEAR_HITS: Final = 10
-#: Ranges are read at once, in no order, if by their tokens they have at most this share of the rows
-#: to read.
+#: All ranges are read at once, whatever their ranks, if they may be expected to have at most this
+#: share of the rows to read.
 WHOLE_SHARE: Final = 0.75
 #: The rows before and after a hit that are read if it has no printed tokens, such as a tool result:
 #: its call precedes it, and other results of that message may be between them. Any number of such

@@ -46,7 +46,7 @@ async def say(stores: Stores, *texts: str, owner: str = "o", **fields: object) -
 async def test_rows_are_found_with_those_around_them(stores: Stores) -> None:
     """Rows within n tokens of a row come along, in the order of the history."""
     long = " ".join(["word"] * 200)
-    await say(stores, f"a {long}", "b two", "c boats", "d four", f"e {long}")
+    await say(stores, f"a {long}", "b two", "c boats, all", "d four", f"e {long}")
 
     assert await found(stores, "boat") == "e d c b a"
     assert await found(stores, "boat", before="d") == "c b a"
@@ -69,6 +69,20 @@ async def test_what_says_most_comes_first(stores: Stores) -> None:
     names = (await found(stores, "green", "boat")).split()
     assert len(names) == 40
     assert {f"m{n}" for n in range(85, 100)} <= set(names)
+
+
+async def test_what_is_near_comes_first_where_rows_are_much_shorter_than_elsewhere(
+    stores: Stores,
+) -> None:
+    """By its tokens, all that is around the hit would have few rows."""
+    texts = ["far " * 200] * 100 + ["ok then, see you"] * 200
+    texts[200] = "boat"
+    rows = [row(f"m{n}", RECEIPT + timedelta(minutes=n), text) for n, text in enumerate(texts)]
+    await stores.history.append("o", [*rows, row("end", RECEIPT + timedelta(days=1), "end")])
+
+    names = (await found(stores, "boat")).split()
+    assert len(names) == 40
+    assert {f"m{n}" for n in range(195, 206)} <= set(names)
 
 
 async def test_what_is_newer_takes_no_place_of_what_is_looked_for(stores: Stores) -> None:
@@ -209,6 +223,8 @@ async def test_rows_of_a_time_are_found_whatever_they_say(stores: Stores) -> Non
     assert await found(stores, "f", spans=times, conversation="x") == "f e d b a"
     await stores.history.prune("o", ["a"])
     assert await found(stores, spans=times) == ""
+    # one row of the time, as at most half of the hits are there for it
+    assert await found(stores, spans=[(minute(0), minute(2))], most=4) == "c b"
 
 
 async def test_rows_that_are_gone_are_not_found(stores: Stores) -> None:

@@ -22,7 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from formatters.model import Row
 from service.adapters.sql import sqlite as sql_sqlite
 from service.adapters.sql.engine import Database
-from service.adapters.sql.local import LEAST_IN_THREADS, SLOW_SECONDS, LocalReader
+from service.adapters.sql.local import LEAST_IN_THREADS, MOST_IN_THREADS, SLOW_SECONDS, LocalReader
 from service.adapters.sql.migrate import upgrade
 from service.adapters.sql.sqlite import READERS, sqlite_driver
 from service.adapters.sql.store import open_sql_store
@@ -239,25 +239,22 @@ async def test_a_file_is_read_without_waiting(url: str) -> None:
 
 
 async def test_after_a_slow_read_others_are_in_threads(file: Path, url: str) -> None:
-    """A disk that is slow holds the event loop up ever more rarely; after a pause all is quick."""
+    """Ever more of them while reads stay slow, up to a limit, and fewer when they are quick."""
     in_time, late = [0.0, SLOW_SECONDS], [0.0, 2 * SLOW_SECONDS]
-    times = itertools.accumulate(
-        [*in_time, *late, *late, *in_time, *late, *itertools.repeat(0.0, 40)]
-    )
+    times = itertools.accumulate([*in_time, *late * 2, *in_time * 2, *late * 6])
     connect = partial(sqlite3.connect, file, isolation_level=None, check_same_thread=False)
     local = LocalReader(lambda seconds: connect(timeout=seconds), 1.0, lambda: next(times))
 
     async def find_thread(_connection: AsyncConnection) -> int:
         return threading.get_ident()
 
+    least, most = LEAST_IN_THREADS, MOST_IN_THREADS
+    expected = [least, 2 * least, *(min((4 * least - 2) << n, most) for n in range(6))]
     async with aclosing(Database(replace(sqlite_driver(url), local=local))) as database:
-        threads = [await database.read(find_thread, at_once=True) for _ in range(30)]
-    in_others = [
-        len([*same])
-        for is_own, same in itertools.groupby(threads, threading.get_ident().__eq__)
-        if not is_own
-    ]
-    assert in_others == [LEAST_IN_THREADS, 2 * LEAST_IN_THREADS, 4 * LEAST_IN_THREADS - 1]
+        reads = len([*in_time, *late * 2, *in_time * 2, *late * 6]) // 2 + sum(expected)
+        threads = [await database.read(find_thread, at_once=True) for _ in range(reads)]
+    runs = itertools.groupby(threads, threading.get_ident().__eq__)
+    assert [len([*same]) for is_own, same in runs if not is_own] == expected
 
 
 async def test_a_locked_file_holds_no_other_work_up(file: Path, url: str) -> None:

@@ -1,9 +1,10 @@
 """Search in SQL: finds rows by terms, with SQLite's full text or a GIN index of Postgres.
 
-Every statement reads ranges of indexes of one owner. A search takes five of them, and one for each
-span of time: where the rows to search end, how many rows have each term, the newest rows with some
-of the terms, the positions of the best of these, and the rows around those positions. If some of
-the best have no tokens, two more read the rows next to these, and the last calls before them.
+Every statement reads ranges of indexes of one owner. A search takes five of them: where the rows to
+search end, how many rows have each term, the newest rows with some of the terms, the positions of
+the best of these, and the rows around those positions. There is one more for each span of time, and
+one for the positions of rows that have no term. If some of the best have no tokens, two more read
+the rows next to these, and the last calls before them.
 """
 
 import json
@@ -100,7 +101,9 @@ async def search_rows(
     is_known = bool(statistics.having or request.similar or request.spans)
     if last is None or not is_known or conversation not in (None, last[0]):
         return StoredRows(())
-    end = _Place(*last[1:])
+    _, owner_rows, conversation_rows, *place = last
+    rows_before = owner_rows if conversation is None else conversation_rows
+    end = _Place(*place)
     dialect, keys = connection.dialect.name, scope(owner, conversation).keys
     total = "owner_tokens" if conversation is None else "conversation_tokens"
     before = {"end_time": end.sort_time, "end_sequence": end.sequence}
@@ -134,8 +137,8 @@ async def search_rows(
     ]
     whole = [] if bare else whole_ranges(positions, end_total)
     tokens = sum([each.last - each.first for each in whole])
-    # as many as that have about the rows to read
-    if whole and tokens * statistics.scope <= WHOLE_SHARE * request.max_rows * end_total:
+    expected_rows = tokens * rows_before / max(getattr(end, total), 1)
+    if whole and expected_rows <= WHOLE_SHARE * request.max_rows:
         oldest_first = await _read_whole(connection, _WHOLE[dialect, total], whole, values)
         if len(oldest_first) < request.max_rows:
             return StoredRows(oldest_first[::-1])
@@ -197,8 +200,8 @@ async def _read_places(
             others.append(number)
     places: dict[int, _Place] = {}
     for statement, name, wanted in (
-        (_PLACES_BY_ID[dialect], "ids", ids),  # in half the time
-        (_PLACES_BY_NUMBER[dialect], "numbers", others),
+        (_PLACES_BY_ID[dialect], "ids", ids),
+        (_PLACES_BY_NUMBER[dialect], "numbers", others),  # takes twice as long
     ):
         if wanted:
             parameters = {"in_owner": owner, name: _list_parameter(dialect, wanted)}
@@ -276,11 +279,11 @@ def _list_parameter(dialect: str, values: Sequence[object]) -> object:
     return json.dumps(values) if dialect == "sqlite" else values
 
 
-#: The conversation and position of the row with the id ``row_id``, and its tokens; by the key of
-#: the table, whatever a planner knows of the conversation.
-_LAST_ROW: Final = select(messages.c.conversation_id, *_PLACE).where(
-    OWNED, messages.c.id == bindparam("row_id")
-)
+#: The conversation of the row with the id ``row_id``, the rows up to it by scope, and its place; by
+#: the key of the table, whatever a planner knows of the conversation.
+_LAST_ROW: Final = select(
+    messages.c.conversation_id, messages.c.owner_rows, messages.c.conversation_rows, *_PLACE
+).where(OWNED, messages.c.id == bindparam("row_id"))
 #: How many of an owner's rows have each of the ``terms``.
 _COUNTS: Final = _looked_up(
     select(term_counts.c.term, term_counts.c.rows).where(owned(term_counts)),
@@ -532,6 +535,7 @@ _DATED: Final = {
     total: select(messages.c.sequence)
     .where(
         *scoped(messages),
+        messages.c.pruned != literal(1),
         messages.c.sort_time >= bindparam("begin_time", type_=BigInteger),
         messages.c.sort_time < bindparam("until_time", type_=BigInteger),
         tuple_(*POSITION) < _END,

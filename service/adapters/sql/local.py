@@ -26,8 +26,8 @@ MAX_COMPILED: Final = 64
 #: another thread; fitting a context occupies the event loop for as long.
 SLOW_SECONDS: Final = 0.01
 #: The reads after a slow one that are in other threads, too: those of a build at first, as it may
-#: have been a pause of the process. Each slow read doubles them, and each quick one takes one off:
-#: where the disk or only searches are slow, the event loop waits for one read of about a hundred.
+#: have been a pause of the process. Each slow read doubles them, each quick one takes one off. If a
+#: tenth or more are slow, the event loop waits for about one read of a hundred.
 LEAST_IN_THREADS: Final = 3
 MOST_IN_THREADS: Final = 32 * LEAST_IN_THREADS
 #: SQLite's steps between two looks at the time; a row takes 13 to 23 in `bench.store`.

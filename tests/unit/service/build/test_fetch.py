@@ -884,6 +884,18 @@ async def test_a_call_that_was_shown_in_part_is_not_excluded(
     assert ids(await recall(builder, grep="Write it", exclude_build=build_id)) == []
 
 
+async def test_a_message_that_was_cut_is_not_excluded(
+    make_builder: MakeBuilder, make_request: MakeRequest
+) -> None:
+    """Unlike one that was shown whole."""
+    builder = make_builder()
+    history = [row(0, "HUMAN", f"{'word ' * 200} kestrel"), row(1, "AI", "A kestrel, then.")]
+    await builder.history.append("o", history)
+    build_id = await built(builder, make_request)
+
+    assert ids(await recall(builder, grep="kestrel", exclude_build=build_id)) == ["m0"]
+
+
 async def test_builds_of_other_workers_are_known_by_their_reports(
     builder: ContextBuilder, make_request: MakeRequest
 ) -> None:

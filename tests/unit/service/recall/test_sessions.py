@@ -26,6 +26,7 @@ def test_a_break_of_more_than_an_hour_ends_a_session() -> None:
 
     assert list(reported.of) == [0, 0, 1, 1, 1, 2]
     assert list(reported.totals) == [20, 30, 10]
+    assert list(split(said(0), said(None), said(500)).of) == [0, 0, 0]
 
 
 def test_neighbours_count_less_the_further_they_are() -> None:
