@@ -1,11 +1,10 @@
 """Gather the facts of a build: read all that it needs, concurrently, each with a timeout."""
 
 import asyncio
-from collections.abc import Awaitable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, pairwise
-from operator import attrgetter
 from time import monotonic
 from typing import Final, TypeVar
 
@@ -14,8 +13,8 @@ from cachetools import LRUCache
 
 from formatters import native, recalled, shared_memory
 from formatters.friends_info import read_profile_text
-from formatters.model import Facts, Message, Role, Summary, Turn
-from formatters.rows import counted, fix_surrogates, read_rows, split_found
+from formatters.model import Facts, Message, Role, Summary
+from formatters.rows import counted, fix_surrogates, read_rows
 from prompts.system_prompt import SystemPrompt
 from service.aio import LARGE_TEXT
 from service.budget.counting import part_texts
@@ -411,22 +410,16 @@ def work_size(facts: Facts) -> int:
 
 def _not_formatted(facts: Facts) -> Sequence[Message]:
     """Return the messages of the history that no build has formatted as this one will."""
-    turns = facts.grouped.turns if facts.grouped else ()
-
-    def find_new(key: Hashable) -> list[Turn]:
-        return [turn for turn in turns if not turn.made or key not in turn.made]
-
-    new_turns = find_new(recalled.turn_key(facts)) if facts.recalls else []
-    if facts.layout == "tagged":
-        in_memory = find_new(shared_memory.turn_key(facts))
-        _, as_turns = split_found(facts, in_memory, attrgetter("messages"))
-        new_turns = max(new_turns, as_turns, key=len)
-    new = chain.from_iterable(turn.messages for turn in new_turns)
-    in_turns = [*new, *(facts.grouped.unprinted if facts.grouped else ())]
+    in_turns: list[Message] = []
+    if facts.grouped and (facts.recalls or facts.layout == "tagged"):
+        # what is recalled is mostly formatted as turns, too
+        key = recalled.turn_key(facts) if facts.recalls else shared_memory.turn_key(facts)
+        turns = [turn for turn in facts.grouped.turns if not turn.made or key not in turn.made]
+        in_turns = [*chain.from_iterable(turn.messages for turn in turns), *facts.grouped.unprinted]
     if facts.layout == "tagged":
         return in_turns
     # the entry of a unit, whose other messages are results, is kept with its first message
-    key = native.unit_key(facts)
+    unit = native.unit_key(facts)
     shown = facts.history[len(facts.recalled_only) :]
-    alone = [m for m in shown if key not in (m.made or ()) and m.role is not Role.TOOL]
+    alone = [m for m in shown if unit not in (m.made or ()) and m.role is not Role.TOOL]
     return max(in_turns, alone, key=len)

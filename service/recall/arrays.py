@@ -82,5 +82,5 @@ class Arrays(Lists):
             by_distance += moments[first] - moments[:-1]
             by_distance += moments[last] - moments[1:]
             totals = before + after - by_distance / reach
-            around.append(cast("Values", np.where(totals > 0.0, totals, 0.0)))
+            around.append(cast("Values", np.maximum(totals, 0.0)))
         return around
