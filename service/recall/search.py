@@ -122,7 +122,7 @@ def rank_hits(hits: Sequence[Hit], statistics: TermStatistics, limit: int) -> li
     A row scores by the weights of its terms, and by a share of those of its neighbours.
     """
     weights = {term: idf(statistics.rows, rows) for term, rows in statistics.having.items()}
-    ordered = sorted(hits, key=lambda hit: hit.sequence)
+    ordered = sorted(hits, key=itemgetter(0))  # by their sequence
     scores: dict[int, float] = {}
     #: The same for many rows, as questions have few terms.
     by_terms: dict[tuple[Set[int], Set[int]], float] = {}
@@ -205,9 +205,11 @@ def token_ranges(positions: Sequence[RowPosition], end: int) -> list[TokenRange]
     ranges: list[TokenRange] = []
     taken: list[tuple[int, int]] = []
     for rank, distance, position in sorted([*near, *further], key=itemgetter(0)):
-        if position.total > end or not position.own:
+        total, own = position
+        if total > end or not own:
             continue
-        free = list(_free_ranges(taken, *_reach(position, distance, end)))
+        last = total + distance
+        free = list(_free_ranges(taken, total - own - distance + 1, last if last < end else end))
         ranges += [TokenRange(*part, rank) for part in free]
         for part in free:
             insort(taken, part)
@@ -218,18 +220,12 @@ def whole_ranges(positions: Sequence[RowPosition], end: int) -> list[TokenRange]
     """Return what `token_ranges` covers, in as few ranges as possible; all have the rank 0."""
     hits = [position for position in positions if position.own and position.total <= end]
     whole: list[TokenRange] = []
-    for reach in sorted([_reach(position, CONTEXT_TOKENS, end) for position in hits]):
-        if whole and reach[0] <= whole[-1].last + 1:
-            before = whole.pop()
-            whole.append(TokenRange(before.first, max(before.last, reach[1]), 0))
-        else:
-            whole.append(TokenRange(*reach, 0))
+    for total, own in sorted(hits):
+        first, last = total - own - CONTEXT_TOKENS + 1, min(total + CONTEXT_TOKENS, end)
+        if whole and first <= whole[-1].last + 1:
+            first = whole.pop().first
+        whole.append(TokenRange(first, last, 0))
     return whole
-
-
-def _reach(position: RowPosition, distance: int, end: int) -> tuple[int, int]:
-    """Return the first and the last position that are at most ``distance`` away from a row."""
-    return position.total - position.own - distance + 1, min(position.total + distance, end)
 
 
 def _free_ranges(

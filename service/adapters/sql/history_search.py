@@ -46,6 +46,7 @@ from service.adapters.store_records import IndexKeys, keys_to_words, microsecond
 from service.budget.counting import MESSAGE_OVERHEAD
 from service.ports.stores import SearchRequest
 from service.recall.search import (
+    CONTEXT_TOKENS,
     MAX_DATED,
     MAX_FOUND,
     ROWS_AFTER,
@@ -113,10 +114,9 @@ async def search_rows(
     if query.alone or query.pairs:
         matching, wanted = _HITS[dialect](query, scope_keys)
         rows = await connection.execute(matching, {"in_owner": owner, **before, **wanted})
-        find_known = _KNOWN_TERMS[dialect](statistics.having)
-        for sequence, row_id, terms in rows.all():
-            hits.append(Hit(sequence, find_known(terms)))
-            id_of[sequence] = row_id
+        find_known, known = _KNOWN_TERMS[dialect](statistics.having), rows.all()
+        hits = [Hit(sequence, find_known(terms)) for sequence, _, terms in known]
+        id_of = {sequence: row_id for sequence, row_id, _ in known}
     most = most_hits(request.max_rows)
     ranked = rank_hits(hits, statistics, most)
     spans = [
@@ -135,10 +135,11 @@ async def search_rows(
         for hit, row in enumerate(found)
         if not row.own
     ]
-    whole = [] if bare else whole_ranges(positions, end_total)
-    tokens = sum([each.last - each.first for each in whole])
+    # as if no hit were around another one
+    tokens = sum([position.own + 2 * CONTEXT_TOKENS for position in positions])
     expected_rows = tokens * rows_before / max(getattr(end, total), 1)
-    if whole and expected_rows <= WHOLE_SHARE * request.max_rows:
+    is_for_all = not bare and expected_rows <= WHOLE_SHARE * request.max_rows
+    if is_for_all and (whole := whole_ranges(positions, end_total)):
         oldest_first = await _read_whole(connection, _WHOLE[dialect, total], whole, values)
         if len(oldest_first) < request.max_rows:
             return StoredRows(oldest_first[::-1])
