@@ -14,6 +14,7 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.adapters.sql.databases import open_database
+from service.adapters.sql.history_search import SEPARATOR
 
 #: The statements to the driver, with their values.
 Asked = tuple[str, Any]
@@ -87,7 +88,10 @@ def sqlite_rows(file: Path, asked: list[Asked]) -> tuple[int, int]:
 
     with closing(sqlite3.connect(file)) as database:
         database.set_progress_handler(step, 1)
-        return sum(len(database.execute(*each).fetchall()) for each in asked), steps
+        given = [row for each in asked for row in database.execute(*each)]
+        # one row may have the texts of several
+        joined = sum(str(row[0]).count(SEPARATOR) for row in given)
+        return len(given) + joined, steps
 
 
 def _nodes(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
