@@ -231,8 +231,10 @@ class RowReader:
 
     async def _to_history(self, page: HistoryPage, hits: Sequence[Row] | None = None) -> History:
         """Return the newest rows and the hits, both given newest first, as a history."""
-        work = sum(self.cache.count_new(rows) + len(rows) // 10 for rows in (page.rows, hits or ()))
-        if work < MANY_ROWS:
+        parts = (page.rows, hits or ())
+        rows = sum(map(len, parts))
+        # of few rows it doesn't matter which are new
+        if rows < MANY_ROWS or rows // 10 + sum(map(self.cache.count_new, parts)) < MANY_ROWS:
             return self._convert(page, hits)
         return await asyncio.to_thread(self._convert, page, hits)
 
