@@ -235,8 +235,9 @@ STOP_PAIRS: Final = frozenset(
 )
 
 
-#: Texts whose stop words are kept, at most: each build asks for those of the newest ones, twice.
+#: Texts whose stop words are kept, at most: each build asks for those of the newest ones.
 COUNTED_TEXTS: Final = 2_000
+#: Sets of texts whose language is kept, at most: each build asks for it twice.
 DETECTED_SETS: Final = 64
 
 

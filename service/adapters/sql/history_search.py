@@ -105,68 +105,92 @@ async def search_rows(
     _, owner_rows, conversation_rows, *place = last
     rows_before = owner_rows if conversation is None else conversation_rows
     end = _Place(*place)
-    dialect, keys = connection.dialect.name, scope(owner, conversation).keys
     total = "owner_tokens" if conversation is None else "conversation_tokens"
-    before = {"end_time": end.sort_time, "end_sequence": end.sequence}
-    query = choose_query(statistics)
+    values = {
+        **scope(owner, conversation).keys,
+        "end_time": end.sort_time,
+        "end_sequence": end.sequence,
+        "limit": request.max_rows,
+    }
+    hits = await _find_hits(connection, statistics, scope_keys, request, total, values)
+    positions = [RowPosition(getattr(row, total), row.own) for row in hits]
+    end_total = getattr(end, total)
+    # as if no hit were around another one
+    tokens = sum([position.own + 2 * CONTEXT_TOKENS for position in positions])
+    expected_rows = tokens * rows_before / max(end_total, 1)
+    if expected_rows <= WHOLE_SHARE * request.max_rows and all(row.own for row in hits):
+        whole = whole_ranges(positions, end_total - end.own)
+        oldest_first = await _read_whole(connection, total, whole, values)
+        if len(oldest_first) < request.max_rows:
+            return StoredRows(oldest_first[::-1])
+    ranges = token_ranges(positions, end_total - end.own)
+    return await _read_best(connection, total, hits, ranges, values)
+
+
+async def _find_hits(
+    connection: AsyncConnection,
+    statistics: TermStatistics,
+    scope_keys: Sequence[int],
+    request: SearchRequest,
+    total: str,
+    values: Mapping[str, Any],
+) -> list[_Place]:
+    """Return the places of the best hits, the best first."""
+    dialect, query = connection.dialect.name, choose_query(statistics)
     hits: list[Hit] = []
     id_of: dict[int, str] = {}
     if query.alone or query.pairs:
         matching, wanted = _HITS[dialect](query, scope_keys)
-        rows = await connection.execute(matching, {"in_owner": owner, **before, **wanted})
+        rows = await connection.execute(matching, {**values, **wanted})
         find_known, known = _KNOWN_TERMS[dialect](statistics.having), rows.all()
         hits = [Hit(sequence, find_known(terms)) for sequence, _, terms in known]
         id_of = {sequence: row_id for sequence, row_id, _ in known}
     most = most_hits(request.max_rows)
     ranked = rank_hits(hits, statistics, most)
-    spans = [
-        await _read_span(connection, _DATED[total], span, {**keys, **before})
-        for span in request.spans
-    ]
+    spans = [await _read_span(connection, _DATED[total], span, values) for span in request.spans]
     best = merge_hits(most, ranked, take_dated(spans, ranked, most), request.similar)
-    by_number = await _read_places(connection, owner, best, id_of)
-    found = [by_number[number] for number in best if number in by_number]
-    positions = [RowPosition(getattr(row, total), row.own) for row in found]
-    end_total = getattr(end, total) - end.own
-    values = {**keys, **before, "limit": request.max_rows}
+    by_number = await _read_places(connection, values["in_owner"], best, id_of)
+    return [by_number[number] for number in best if number in by_number]
+
+
+async def _read_best(
+    connection: AsyncConnection,
+    total: str,
+    hits: Sequence[_Place],
+    ranges: Sequence[TokenRange],
+    values: Mapping[str, Any],
+) -> StoredRows:
+    """Return the rows in ranges around hits, the best up to the limit, newest first."""
+    dialect, max_rows = connection.dialect.name, values["limit"]
     # hits without printed tokens, whose position in tokens other rows have, too
     bare = [
-        (row.sort_time, row.sequence, near_rank(hit))
-        for hit, row in enumerate(found)
-        if not row.own
+        (row.sort_time, row.sequence, near_rank(hit)) for hit, row in enumerate(hits) if not row.own
     ]
-    # as if no hit were around another one
-    tokens = sum([position.own + 2 * CONTEXT_TOKENS for position in positions])
-    expected_rows = tokens * rows_before / max(getattr(end, total), 1)
-    is_for_all = not bare and expected_rows <= WHOLE_SHARE * request.max_rows
-    if is_for_all and (whole := whole_ranges(positions, end_total)):
-        oldest_first = await _read_whole(connection, _WHOLE[dialect, total], whole, values)
-        if len(oldest_first) < request.max_rows:
-            return StoredRows(oldest_first[::-1])
-    ranges = token_ranges(positions, end_total)
     near = await _read_near(connection, _AROUND[dialect, total], ranges, values)
     beside = await _read_near(connection, _BESIDE[dialect, total], bare, values)
     if not beside:
         return StoredRows([body for _, _, body in sorted(near, key=itemgetter(1), reverse=True)])
-    best_keys = take_best([(rank, key) for rank, key, _ in (*near, *beside)], request.max_rows)
+    best_keys = take_best([(rank, key) for rank, key, _ in (*near, *beside)], max_rows)
     bodies = {key: body for _, key, body in near}
     ids = {key: row_id for _, key, row_id in beside if key not in bodies}
     best_ids = _list_parameter(dialect, [ids[key] for key in best_keys if key in ids])
-    rows = await connection.execute(_BODIES[dialect], {"in_owner": owner, "ids": best_ids})
+    rows = await connection.execute(_BODIES[dialect], {**values, "ids": best_ids})
     by_id: dict[str, str] = dict(rows.all())
     return StoredRows([by_id[ids[key]] if key in ids else bodies[key] for key in best_keys])
 
 
 async def _read_whole(
     connection: AsyncConnection,
-    statement: Select[str],
+    total: str,
     ranges: Sequence[TokenRange],
     values: Mapping[str, object],
 ) -> list[str]:
     """Return the bodies of the rows in ranges, oldest first."""
-    pairs = [(each.first, each.last) for each in ranges]
-    parameters = {**values, **_pair_parameters(connection.dialect.name, pairs)}
-    joined = await connection.scalar(statement, parameters)
+    if not ranges:
+        return []
+    dialect, pairs = connection.dialect.name, [(each.first, each.last) for each in ranges]
+    parameters = {**values, **_pair_parameters(dialect, pairs)}
+    joined = await connection.scalar(_WHOLE[dialect, total], parameters)
     return joined.split(SEPARATOR) if joined else []
 
 
